@@ -12,7 +12,7 @@ import functools
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Optional
 
 from ovirt_rdma.engine_sdk_tools.api.request import Listener
@@ -23,7 +23,6 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     HostAccess,
     HostReport,
     Pushed,
-    digest_of,
     digest_without_drop_ins,
     loaded_policy,
     policy_too_long,
@@ -160,12 +159,12 @@ class Effect:
 
 @dataclass(frozen=True)
 class PolicyPushPlan:
-    """``text`` is the policy as YAML, ``digest`` the one that hosts must have after it.
+    """``text`` is the policy as YAML, ``digest`` the one that hosts must have after it,
+    without their drop-ins.
 
-    ``before`` has the present digest by the host's name: None for no policy, no entry
-    for a host that was not asked or did not answer. ``with_drop_ins`` has the digest
-    that hosts with drop-ins must have. ``warnings`` are on the policy. ``effects`` are
-    those on the hosts that were asked, none where nothing changes.
+    ``before`` has the present one by name: None for no policy, no entry for a
+    host that was not asked or did not answer. ``warnings`` are on the policy.
+    ``effects`` are those on the hosts that were asked, none where nothing changes.
     """
 
     hosts: tuple[Host, ...]
@@ -173,7 +172,6 @@ class PolicyPushPlan:
     policy: Policy
     digest: str
     before: dict[str, Optional[str]]
-    with_drop_ins: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[Diagnostic, ...] = ()
     effects: tuple[Effect, ...] = ()
 
@@ -181,12 +179,7 @@ class PolicyPushPlan:
         """Return the effect on a host: ``changed``, ``same`` or ``unknown``."""
         if host.name not in self.before:
             return "unknown"
-        same = self.before[host.name] == self.digest_on(host)
-        return "same" if same else "changed"
-
-    def digest_on(self, host: Host) -> str:
-        """Return the digest that ``host`` must have after the push."""
-        return self.with_drop_ins.get(host.name, self.digest)
+        return "same" if self.before[host.name] == self.digest else "changed"
 
 
 @dataclass(frozen=True)
@@ -215,16 +208,11 @@ def plan_policy_push(
     """
     parsed = check_policy(text, where)
     before: dict[str, Optional[str]] = {}
-    with_drop_ins: dict[str, str] = {}
     alike: dict[Effect, list[str]] = {}
     domains_of = _exports(engine) if engine else {}
     for report in reports:
         if report.status is not None:
-            before[report.host] = report.policy_digest
-        if report.drop_ins:
-            # "" if the text and the host's drop-ins are not valid together.
-            both = PolicyFiles(text, report.drop_ins)
-            with_drop_ins[report.host] = digest_of(both)
+            before[report.host] = digest_without_drop_ins(report)
         domains = domains_of.get(report.host, {})
         effect = with_own_bugs_caught(
             report, functools.partial(_effect, text=text, domains=domains)
@@ -236,7 +224,6 @@ def plan_policy_push(
         parsed.policy,
         digest(parsed.policy),
         before,
-        with_drop_ins,
         tuple(parsed.warnings),
         tuple(
             replace(effect, hosts=tuple(names))
@@ -316,7 +303,7 @@ def push_policy(
             }
             answers = door.push_policy(hosts, plan.text)
             for host in hosts:
-                verified = _verified(host, answers.get(host.name), plan.digest_on(host))
+                verified = _verified(host, answers.get(host.name), plan.digest)
                 pushed[host.name] = verified
                 each[host.name].problem = verified.problem
             failed = [host.name for host in hosts if pushed[host.name].problem]
@@ -328,13 +315,12 @@ def _verified(host: Host, pushed: Optional[Pushed], wanted: str) -> Pushed:
     """Compare the digest that the host reports with the one that was sent."""
     if pushed is None:
         return Pushed(host.name, problem=f"no answer from {host.name}")
-    if pushed.problem or pushed.digest == wanted:
+    if pushed.problem or pushed.file_digest == wanted:
         return pushed
-    has = f"has the policy {pushed.digest}" if pushed.digest else "has no policy"
-    return Pushed(
-        host.name,
-        pushed.digest,
-        pushed.before,
-        f"{host.name} {has} after the push, not {wanted}",
-        "install the same version of ovirt-rdma on the host and here",
+    has = pushed.file_digest
+    return replace(
+        pushed,
+        problem=f"{host.name} has {f'the policy {has}' if has else 'no policy'} after "
+        f"the push, not {wanted}",
+        fix="install the same version of ovirt-rdma on the host and here",
     )

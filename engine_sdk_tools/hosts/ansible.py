@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Access hypervisors over SSH with Ansible: read their reports, push their policy.
 
-Each command of a script in ``playbooks/`` prints one line: a mark, its name, its exit
-status, its stdout and stderr (gzip, base64; ``tell.sh``). Other output is ignored. If a
-host could not be asked, the messages of OpenSSH (sshconnect.c, ssh.c), sudo and Ansible
-are replaced by a sentence with a fix; these messages are never translated.
+A report needs no Python on the host: each command of a script in ``playbooks/`` prints
+one line, a mark, its name, its exit status, its stdout and stderr (gzip, base64;
+``tell.sh``). Other output is ignored. A policy is pushed by the module of our
+collection. If a host could not be asked, the messages of OpenSSH (sshconnect.c, ssh.c),
+sudo and Ansible are replaced by a sentence with a fix; these messages are never
+translated.
 
 This is a :class:`~ovirt_rdma.engine_sdk_tools.hosts.report.HostAccess`. A host must
 present the host key that the engine knows, or no connection is made. A report says what
@@ -46,6 +48,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     known_hosts_text,
     known_keys,
     read_inventory,
+    split_fix,
     with_event,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
@@ -73,40 +76,18 @@ _LINE = re.compile(
 )
 # tell.sh sends this many bytes of stderr; a sentence has at most this many characters.
 _MOST_SHOWN = 4000
-_MOST_MISTAKES = 20
 # Exit statuses of timeout(1): the timeout has ended; the command does not exist.
 _TIMED_OUT = (124, 137)
 _NO_COMMAND = 127
 # No exit status of a process.
 _TOO_MUCH = 1000
 
-_VERSION = "version"
-_INSTALL = "install the package ovirt-rdma-host on it"
 _SAME_VERSION = "install the same version of ovirt-rdma on the host and here"
+# What a host's answer is asked for by, by its name.
 _STEPS = {
-    "before": f"reading {POLICY_YAML}",
-    "folder": "making the folder of the policy",
-    "write": "writing the policy next to the present one",
-    "check": "ovirt-rdma-host policy check",
-    "keep": f"keeping the present {POLICY_YAML}",
-    "place": f"replacing {POLICY_YAML}",
-    "swap": "replacing the drop-ins of the policy",
-    "load": "ovirt-rdma-host policy load",
-    "restore": f"restoring the earlier {POLICY_YAML}",
-    "remove": f"removing {POLICY_YAML}",
-    "status": "ovirt-rdma-host status",
-    "facts": "ovirt-rdma-host facts",
+    **{n: f"ovirt-rdma-host {n}" for n in ("facts", "status", "history")},
     "policy": f"reading {POLICY_YAML}",
-    "history": "ovirt-rdma-host history",
 }
-
-
-# The steps of policy.sh, in their order.
-_PUSH = (
-    *(_VERSION, "before", "folder", "write", "check"),
-    *("keep", "place", "swap", "load", "remove"),
-)
-_NAMES = frozenset((*_STEPS, _VERSION))
 
 
 class Answer(NamedTuple):
@@ -128,7 +109,7 @@ def read_answers(text: str) -> dict[str, Answer]:
     An answer with which all would have more than MOST_BYTES unpacked has the status
     _TOO_MUCH, and no output.
     """
-    lines = {name: rest for name, *rest in _LINE.findall(text) if name in _NAMES}
+    lines = {name: rest for name, *rest in _LINE.findall(text) if name in _STEPS}
     answers = {}
     left = MOST_BYTES
     for name, (status, packed_out, packed_err) in lines.items():
@@ -160,7 +141,7 @@ def report_of(host: str, told: Mapping[str, Answer], at: float) -> HostReport:
 
     facts = part(lambda: _facts(host, told))
     status = part(lambda: _status(host, told))
-    policy = part(lambda: _policy(host, told, "policy"))
+    policy = part(lambda: _policy(host, told))
     report = HostReport(host, facts, status, policy, at)
     if long := policy_too_long(report.policy):
         wrong.append(_Wrong("policy-too-long", f"{host}: {long}", POLICY_TOO_LONG_FIX))
@@ -174,33 +155,15 @@ def report_of(host: str, told: Mapping[str, Answer], at: float) -> HostReport:
     return replace(report, problem=sentence, fix=fix)
 
 
-def pushed_of(host: str, told: Mapping[str, Answer]) -> Pushed:
-    """Return the result of a push from the answers to ``policy.sh``."""
-    pushed = Pushed(host)
-    try:
-        for step in _PUSH:
-            if step == "before":
-                pushed = replace(pushed, before=_policy(host, told, step))
-            elif step == "check" and step in told and told[step].status == 3:
-                raise _mistakes(host, told[step])
-            elif step in told or step in ("check", "load"):
-                restored = told.get("restore") if step in ("swap", "load") else None
-                _good(host, told, step, restored)
-        loaded = _document(host, told, "load").get("digest")
-        digest = HostReport(host, status=_status(host, told)).policy_digest
-        pushed = replace(pushed, digest=digest)
-        if loaded != digest or digest is None:
-            shown = loaded if isinstance(loaded, str) else None
-            raise _Wrong(
-                "policy-overwritten",
-                f"the policy in force on {host} is not the one just loaded: {digest}, "
-                f"not {shown}",
-                "somebody else has loaded a policy at the same time; push again",
-            )
-    except Problem as problem:
-        sentence, fix = problem.one_line[:_MOST_SHOWN], problem.fix[:_MOST_SHOWN]
-        return replace(pushed, problem=sentence, fix=fix)
-    return pushed
+def pushed_of(host: str, outcome: HostOutcome) -> Pushed:
+    """Return the result of a push from that of the collection's module."""
+    digest, said = outcome.result.get("digest"), outcome.result.get("msg")
+    alone = outcome.result.get("file_digest")
+    if outcome.kind == OK and isinstance(digest, str) and isinstance(alone, str):
+        return Pushed(host, digest, alone)
+    sentence, fix = split_fix(said) if isinstance(said, str) else ("", "")
+    sentence = f"on {host}: {sentence}" if sentence else f"{host} reports no digest"
+    return Pushed(host, problem=sentence, fix=fix or _SAME_VERSION)
 
 
 def _facts(host: str, told: Mapping[str, Answer]) -> Facts:
@@ -238,12 +201,12 @@ def _document(host: str, told: Mapping[str, Answer], name: str) -> dict[str, Any
     return data
 
 
-def _policy(host: str, told: Mapping[str, Answer], name: str) -> Optional[str]:
+def _policy(host: str, told: Mapping[str, Answer]) -> Optional[str]:
     """Return the host's policy.yaml; None if there is none."""
-    if name not in told:
+    if "policy" not in told:
         return None
     try:
-        return _good(host, told, name).out.decode("utf-8")
+        return _good(host, told, "policy").out.decode("utf-8")
     except UnicodeDecodeError:
         raise _Wrong(
             "host-policy-not-utf8",
@@ -252,12 +215,9 @@ def _policy(host: str, told: Mapping[str, Answer], name: str) -> Optional[str]:
         ) from None
 
 
-def _good(
-    host: str, told: Mapping[str, Answer], name: str, restored: Optional[Answer] = None
-) -> Answer:
+def _good(host: str, told: Mapping[str, Answer], name: str) -> Answer:
     """Return a command's answer; raise a Problem if it failed or there is none."""
-    doing = _STEPS.get(name, "ovirt-rdma-host")
-    answer = told.get(name)
+    doing, answer = _STEPS[name], told.get(name)
     if answer is None:
         raise _Wrong(
             "host-no-answer",
@@ -267,16 +227,12 @@ def _good(
     # 3: status has found a problem, and reports it in its document.
     if answer.status == 0 or (name == "status" and answer.status == 3):
         return answer
-    after = ""
-    if restored is not None:
-        result = "was" if restored.status == 0 else "could not be"
-        after = f"; the earlier {POLICY_YAML} {result} restored"
     sentence, fix = _own_message(answer.err)
     id, why = "host-command-failed", f"{doing} failed on {host}: "
     why += sentence or f"exit status {answer.status}"
     by_hand = f"run it on the host: {doing}"
     if answer.status == _NO_COMMAND and doing.startswith("ovirt-rdma-host"):
-        id, fix = "host-command-missing", _INSTALL
+        id, fix = "host-command-missing", "install the package ovirt-rdma-host on it"
         why = f"the command ovirt-rdma-host is missing on {host}"
     elif answer.status == _TOO_MUCH:
         id, fix = "host-answer-too-large", by_hand
@@ -284,34 +240,7 @@ def _good(
     elif answer.status in _TIMED_OUT:
         id, fix = "host-command-timeout", by_hand
         why = f"{doing} did not end in time on {host}"
-    raise _Wrong(id, f"{why}{after}", fix or by_hand)
-
-
-def _place(error: Mapping[str, Any]) -> str:
-    """Return where a mistake is, with a blank at its end: drop-in, line and key."""
-    # The folder is one of the push only.
-    file = str(error["file"]).rpartition("/policy.d/")[2]
-    parts = [f"policy.d/{file}:"] if "/" not in file and file else []
-    parts += [f"line {error['line']}:"] if error["line"] is not None else []
-    return " ".join([*parts, *([error["key"]] if error["key"] else []), ""])
-
-
-def _mistakes(host: str, answer: Answer) -> Problem:
-    """Return one problem with the mistakes that the host's ``policy check`` found."""
-    fix = f"correct the policy; or, if it is valid here: {_SAME_VERSION}"
-    try:
-        document: Any = json_value(answer.out)
-        lines = [
-            f"the policy is invalid on {host}: {_place(error)}{error['sentence']}"
-            for error in document["errors"][:_MOST_MISTAKES]
-        ]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        lines = []
-    return _Wrong(
-        "host-policy-refused",
-        "\n".join(lines) or f"the policy is invalid on {host}",
-        fix,
-    )
+    raise _Wrong(id, why, fix or by_hand)
 
 
 def _own_message(err: str) -> tuple[str, str]:
@@ -388,6 +317,13 @@ _RULES = (
         "{host} did not answer in time",
         "run it by hand and see what it waits for: ssh {address} ovirt-rdma-host "
         "status",
+    ),
+    (
+        # The same before and since 2.19, of a module.
+        r"MODULE FAILURE|Module result deserialization failed",
+        "{host} did not answer as it should: {last}",
+        "its login shell or sshd may end sessions early, or it lacks Python; log in to "
+        "it with ssh",
     ),
 )
 
@@ -475,11 +411,13 @@ class AnsibleHosts:
     ) -> dict[str, HostReport]:
         """Return a report for each host, by the engine's name, in their order."""
 
-        def read(name: str, text: str) -> HostReport:
-            return report_of(name, read_answers(text), self._clock())
+        def read(name: str, outcome: HostOutcome) -> HostReport:
+            return report_of(name, read_answers(outcome.text), self._clock())
 
-        script = _script("report.sh", {"HISTORY": "yes"} if self._history else None)
-        return self._answers(hosts, script, HostReport, read, done)
+        def order_of(order: AnsibleRun, folder: str) -> AnsibleRun:
+            return replace(order, script=_script(history=self._history))
+
+        return self._answers(hosts, order_of, HostReport, read, done)
 
     def push_policy(
         self, hosts: Sequence[Host], policy: Union[str, PolicyFiles, None]
@@ -488,9 +426,8 @@ class AnsibleHosts:
         drop-ins, see HostAccess.
 
         No file loads the empty policy and removes the file. If the host's check or load
-        fails, its earlier file is restored. A text that is too long is sent to no host,
-        and is a ``problem`` of each. A host whose connection was lost has a
-        ``problem``; then ``before`` is None even if there was a file.
+        fails, its earlier files are restored. A text that is too long is sent to no
+        host, and is a ``problem`` of each.
         """
         long = policy_too_long(policy)
         if long:
@@ -498,20 +435,25 @@ class AnsibleHosts:
                 host.name: Pushed(host.name, problem=long, fix=POLICY_TOO_LONG_FIX)
                 for host in hosts
             }
-        drop_ins = "keep"
-        if isinstance(policy, PolicyFiles):
-            lines = (f"{name} {_packed(t)}" for name, t in policy.drop_ins.items())
-            policy, drop_ins = policy.file, "\n".join(lines)
-        values = {
-            "NEW": _packed(policy),
-            "KEEP": "no" if policy is None else "yes",
-            "DROP_INS": drop_ins,
-        }
 
-        def read(name: str, answer: str) -> Pushed:
-            return pushed_of(name, read_answers(answer))
+        def order_of(order: AnsibleRun, folder: str) -> AnsibleRun:
+            # In files: in a variable, Ansible would take {{ for a template.
+            source = Path(folder) / "policy"
+            source.mkdir()
+            files = policy if isinstance(policy, PolicyFiles) else PolicyFiles(policy)
+            if files is policy:
+                (source / "policy.d").mkdir()
+            for name, text in files.contents.items():
+                beside = source / "policy.d" if name in files.drop_ins else source
+                (beside / name).write_bytes(text.encode("utf-8"))
+            return replace(
+                order,
+                playbook="push_policy.yml",
+                variables={"ovirt_rdma_policy": str(source)},
+                collections=tuple(map(str, trusted_collections())),
+            )
 
-        return self._answers(hosts, _script("policy.sh", values), Pushed, read)
+        return self._answers(hosts, order_of, Pushed, pushed_of)
 
     def prepare(
         self, hosts: Sequence[Host], variables: Mapping[str, Any]
@@ -528,7 +470,7 @@ class AnsibleHosts:
             running = {alias: Prepared(host.name) for alias, host in aliases.items()}
             with ansible_run.private_folder() as folder:
                 order = replace(
-                    self._order("", aliases, keys, folder),
+                    self._order(aliases, keys, folder),
                     limit_s=PREPARING_LIMIT_S,
                     playbook="prepare_hosts.yml",
                     variables=variables,
@@ -551,24 +493,27 @@ class AnsibleHosts:
     def _answers(
         self,
         hosts: Sequence[Host],
-        script: str,
+        order_of: Callable[[AnsibleRun, str], AnsibleRun],
         kind: type[_Answer],
-        read: Callable[[str, str], _Answer],
+        read: Callable[[str, HostOutcome], _Answer],
         done: Optional[HostDone] = None,
     ) -> dict[str, _Answer]:
-        """Return each host's answer to ``script``, parsed by ``read``."""
+        """Return each host's answer to what ``order_of`` makes of a run and its folder,
+        parsed by ``read``.
+        """
         # Ansible gets an alias: a host's name in the engine may be any text.
         waiting, keys, answers = self._askable(hosts, kind)
         for name in answers:
             if done:
                 done(name)
 
-        def take(alias: str, outcome: str, text: str) -> None:
-            host = waiting.pop(alias)
+        def take(outcome: HostOutcome) -> None:
+            host = waiting.pop(outcome.alias)
+            known = outcome.alias in keys
             try:
-                failure = _failure(host, outcome, text, key_of_engine=alias in keys)
+                failure = _failure(host, outcome, key_of_engine=known)
                 if failure is None:
-                    answers[host.name] = read(host.name, text)
+                    answers[host.name] = read(host.name, outcome)
             except Exception as error:  # noqa: BLE001  (it concerns only this host)
                 failure = Failure(*bug_report(host.name, error))
             if failure is not None:
@@ -578,12 +523,12 @@ class AnsibleHosts:
 
         if waiting:
             with ansible_run.private_folder() as folder:
-                order = self._order(script, waiting, keys, folder)
-                for alias, outcome, text in self._run(order, folder):
-                    if alias in waiting:
-                        take(alias, outcome, text)
+                order = order_of(self._order(waiting, keys, folder), folder)
+                for outcome in self._run(order, folder):
+                    if outcome.alias in waiting:
+                        take(outcome)
         for alias in list(waiting):
-            take(alias, UNREACHABLE, "no answer")
+            take(HostOutcome(alias, UNREACHABLE, "no answer"))
         return {host.name: answers[host.name] for host in hosts}
 
     def _askable(
@@ -612,7 +557,6 @@ class AnsibleHosts:
 
     def _order(
         self,
-        script: str,
         aliases: Mapping[str, Host],
         keys: Mapping[str, HostKey],
         folder: str,
@@ -620,7 +564,7 @@ class AnsibleHosts:
         variables = self._operators_variables()
         file = str(Path(folder) / "known_hosts")
         return AnsibleRun(
-            script,
+            "",
             inventory_of(aliases, keys, self._access, file, variables),
             {"known_hosts": known_hosts_text(keys)},
             self._forks,
@@ -635,30 +579,29 @@ class AnsibleHosts:
 
 
 def _failure(
-    host: Host, outcome: str, text: str, *, key_of_engine: bool
+    host: Host, outcome: HostOutcome, *, key_of_engine: bool
 ) -> Optional[Failure]:
-    """Return why there is no answer in ``text``; None if there is one."""
+    """Return why there is no answer in ``outcome``; None if there is one."""
+    text = outcome.text
     if len(text) >= MOST_SENT:
         return Failure(
             f"{host.name} sent more than {MOST_SENT // 1_000_000} MB",
             f"run it by hand and see what it prints: ssh {host.address} "
             "ovirt-rdma-host facts -o json",
         )
-    # A script that was killed may have sent answers before.
-    if outcome == OK or (outcome == FAILED and read_answers(text)):
+    # A script that was killed may have sent answers before; a module of ours that has
+    # failed gives its error an id.
+    answered = "id" in outcome.result or read_answers(text)
+    if outcome.kind == OK or (outcome.kind == FAILED and answered):
         return None
     return explain_failure(host, text, key_of_engine=key_of_engine)
 
 
-def _script(name: str, more: Optional[Mapping[str, str]] = None) -> str:
-    values = {"LIMIT_S": str(COMMAND_LIMIT_S), "POLICY": POLICY_YAML, **(more or {})}
-    lines = [f"{name}={shlex.quote(value)}" for name, value in values.items()]
-    parts = [(PLAYBOOKS / part).read_text("utf-8") for part in ("tell.sh", name)]
-    return "\n".join([*lines, *parts])
-
-
-def _packed(text: Optional[str]) -> str:
-    return base64.b64encode((text or "").encode("utf-8")).decode("ascii")
+def _script(*, history: bool) -> str:
+    more = "HISTORY=yes\n" if history else ""
+    values = f"LIMIT_S={COMMAND_LIMIT_S}\nPOLICY={shlex.quote(POLICY_YAML)}\n{more}"
+    parts = ((PLAYBOOKS / part).read_text("utf-8") for part in ("tell.sh", "report.sh"))
+    return "".join((values, *parts))
 
 
 def _odd_address(host: Host) -> Failure:

@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Optional
 
 from ovirt_rdma.host.errors import Problem
@@ -59,11 +60,17 @@ def collection_folder() -> Optional[Path]:
 def trusted_collections() -> list[Path]:
     """Return the folders of :func:`collection_paths` from which this user may run
     something: the engine's user must not become root through what root runs. Raises
-    Problem if our collection is in others only.
+    Problem if our collection is in none of them.
     """
     paths = [path for path in collection_paths() if is_trusted(path)]
     found = collection_folder()
-    if found is not None and _first(paths) is None:
+    if found is None:
+        raise Problem(
+            "collection-missing",
+            "the collection ovirt_rdma.host is not installed on this machine",
+            "dnf install ovirt-rdma-engine",
+        )
+    if _first(paths) is None:
         raise Problem(
             "collection-not-trusted",
             f"the collection in {found} is not used, because others can change it, "
@@ -183,12 +190,13 @@ class AnsibleRun:
 
 class HostOutcome(NamedTuple):
     """The result of a host: OK with the script's stdout, or FAILED or UNREACHABLE, with
-    the message of Ansible.
+    the message of Ansible. ``result`` is all that the task has returned.
     """
 
     alias: str
     kind: str
     text: str
+    result: Mapping[str, Any] = MappingProxyType({})
 
 
 class AnsibleProblem(Problem):
@@ -260,13 +268,11 @@ def run_order(
         if kind == OK:
             text = result.get("stdout", "")
         else:
-            # With the script's own output, if there is any.
-            text = "\n".join(
-                str(result[key])
-                for key in ("msg", "stderr", "stdout")
-                if result.get(key)
-            )
-        yield HostOutcome(str(data["host"]), kind, str(text))
+            # With the output of script or module, if there is any.
+            ends = ("stderr", "stdout")
+            keys = ("msg", *ends, *(f"module_{end}" for end in reversed(ends)))
+            text = "\n".join(str(result[key]) for key in keys if result.get(key))
+        yield HostOutcome(str(data["host"]), kind, str(text), result)
 
 
 def run_events(

@@ -200,6 +200,8 @@ def _variables(host: Host, access: Access, more: Mapping[str, Any]) -> dict[str,
         "ansible_host": host.address,
         "ansible_port": host.port,
         "ansible_user": access.user,
+        # EL's own. Ansible would look for others, over two more connections.
+        "ansible_python_interpreter": "/usr/bin/python3",
     }
     if access.key:
         variables["ansible_ssh_private_key_file"] = access.key

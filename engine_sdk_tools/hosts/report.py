@@ -67,8 +67,8 @@ from ovirt_rdma.storage.paths.state import STATES as PATH_STATES
 # Limit for a host's whole report. The facts of a host with 16 adapters, 128 P_Keys per
 # port and 508 virtual functions have 0.8 MB (bench/large_host.py), most have 30 kB.
 MOST_BYTES = 4_000_000
-# Limit for policy.yaml. The script that contains it is one argument of a command, which
-# has at most 128 KiB on Linux (MAX_ARG_STRLEN), and base64 makes 4 bytes of 3.
+# Limit for policy.yaml with its drop-ins. The result of a push has it twice, with up to
+# 6 bytes for one, and ssh.sh passes on MOST_SENT.
 MOST_POLICY_BYTES = 60_000
 POLICY_TOO_LONG_FIX = "shorten it: name exports by globs and networks"
 _MOST_SHOWN = 200
@@ -128,13 +128,13 @@ class HostReport:
 class Pushed:
     """The result of a push to one host.
 
-    ``digest`` is what the host reports after ``policy load``, ``before`` the earlier
-    policy.yaml (None: none). ``problem`` is "" for success.
+    ``digest`` is what the host reports after ``policy load``, ``file_digest`` the same
+    without its drop-ins. ``problem`` is "" for success.
     """
 
     host: str
     digest: Optional[str] = None
-    before: Optional[str] = None
+    file_digest: Optional[str] = None
     problem: str = ""
     fix: str = ""
 

@@ -189,7 +189,6 @@ def test_on_the_engines_machine_for_a_hypervisor(fleet, name):
 
 WITHOUT_ROW = {
     "it names the verb of a run or a step, in journals and messages": [
-        *fixed("engine_sdk_tools/hosts/ansible.py:_STEPS", LOAD),
         *fixed("host/fabric/manager.py:_step", f"{SM} disable"),
     ],
     "a comment in a file of ours": [

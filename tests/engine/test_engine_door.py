@@ -121,9 +121,10 @@ def test_a_pushed_policy_is_loaded_and_changes_what_the_host_says(world):
     pushed = door.push_policy(hosts, PREFER, done.append)["host01"]
     report = door.reports(hosts)["host01"]
     assert pushed.digest == report.policy_digest and pushed.digest.startswith("sha256:")
-    assert (pushed.before, report.policy_text, done) == ("", PREFER, ["host01"])
+    assert pushed.file_digest == pushed.digest
+    assert (report.policy_text, done) == (PREFER, ["host01"])
     taken = door.push_policy(hosts, None)["host01"]
-    assert (taken.digest, taken.before) == (None, PREFER)
+    assert (taken.digest, taken.file_digest) == (None, None)
     assert door.reports(hosts)["host01"].policy_digest is None
 
 

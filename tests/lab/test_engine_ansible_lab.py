@@ -22,6 +22,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML
+from ovirt_rdma.host.policy.load import PolicyFiles
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.model import digest as digest_of
 
@@ -83,6 +84,15 @@ def host_of(there: sshd.Sshd, name: str = "hv1", **more: object) -> Host:
     return Host("1", name, "127.0.0.1", "c", **words)
 
 
+@pytest.fixture(autouse=True)
+def collection(tmp_path, monkeypatch):
+    """Our collection, where a package has it."""
+    folder = tmp_path / "ansible_collections/ovirt_rdma"
+    folder.mkdir(parents=True)
+    (folder / "host").symlink_to(Path(__file__).resolve().parents[2] / "host_deploy")
+    monkeypatch.setenv("OVIRT_RDMA_COLLECTIONS", str(tmp_path))
+
+
 def policy_there(there: sshd.Sshd) -> Path:
     return there.root / POLICY_YAML.lstrip("/")
 
@@ -128,10 +138,20 @@ def test_each_host_says_what_it_is_or_why_not(site, prepared):
 def test_a_policy_is_put_there_read_back_and_taken_away(site, prepared):
     door, host = site.door(), host_of(prepared)
     first = door.push_policy([host], "version: 1\n")["hv1"]
-    assert (first.problem, first.before) == ("", None)
+    assert (first.problem, first.file_digest) == ("", first.digest)
     second = door.push_policy([host], RULE)["hv1"]
-    assert (second.problem, second.before) == ("", "version: 1\n")
+    assert second.problem == ""
     assert second.digest != first.digest
+    drop_ins = {"50-data1.yaml": RULE.replace("/data", "/data1")}
+    third = door.push_policy([host], PolicyFiles(RULE, drop_ins))["hv1"]
+    assert (third.problem, third.file_digest) == ("", second.digest)
+    assert third.digest != second.digest
+    assert door.reports([host])["hv1"].drop_ins == drop_ins
+    fourth = door.push_policy([host], PolicyFiles(RULE, {}))["hv1"]
+    assert (fourth.problem, fourth.digest) == ("", second.digest)
+    folder = policy_there(prepared).parent / "policy.d"
+    assert list(folder.iterdir()) == []
+    folder.rmdir()
 
     report = door.reports([host])["hv1"]
     assert report.policy_text == RULE
@@ -139,7 +159,7 @@ def test_a_policy_is_put_there_read_back_and_taken_away(site, prepared):
     assert policy_there(prepared).stat().st_mode & 0o777 == 0o644
 
     gone = door.push_policy([host], None)["hv1"]
-    assert (gone.problem, gone.before) == ("", RULE)
+    assert gone.problem == ""
     assert gone.digest == digest_of(Policy())
     assert list(policy_there(prepared).parent.iterdir()) == []
 
@@ -149,7 +169,8 @@ def test_what_the_host_refuses_leaves_its_policy(site):
     door, host = site.door(), host_of(there)
     before = door.push_policy([host], RULE)["hv1"].digest
     broken = door.push_policy([host], "version: 1\nnfs: 3\n")["hv1"]
-    assert "hv1: line 2: nfs must be a mapping" in broken.problem
+    invalid = "on hv1: the policy is invalid: line 2: nfs: must be a mapping"
+    assert broken.problem.startswith(invalid)
     assert door.reports([host])["hv1"].policy_digest == before
 
     # The folder of the loaded policy has no space for it.
@@ -159,7 +180,6 @@ def test_what_the_host_refuses_leaves_its_policy(site):
     failed = door.push_policy([host], "version: 1\n")["hv1"]
     assert "the policy cannot be stored" in failed.problem
     assert f"the earlier {POLICY_YAML} was restored" in failed.problem
-    assert failed.before == RULE
     assert policy_there(there).read_text() == RULE
     assert list(policy_there(there).parent.iterdir()) == [policy_there(there)]
 

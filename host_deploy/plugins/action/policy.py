@@ -14,6 +14,18 @@ from ansible_collections.ovirt_rdma.host.plugins.module_utils.host_command impor
 )
 
 
+def _read(path):
+    """Return the text of a file, byte for byte, or the texts of a folder by name."""
+    if not path.is_dir():
+        return path.read_bytes().decode("utf-8")
+    file, drop_ins = path / "policy.yaml", path / "policy.d"
+    found = sorted(drop_ins.glob("[0-9][0-9]-*.yaml"))
+    return {
+        "policy.yaml": _read(file) if file.exists() else None,
+        "policy.d": {p.name: _read(p) for p in found} if drop_ins.is_dir() else None,
+    }
+
+
 class ActionModule(ActionBase):
     """The action ovirt_rdma.host.policy."""
 
@@ -30,7 +42,7 @@ class ActionModule(ActionBase):
                 arguments["content"] = yaml.safe_dump(plain, sort_keys=False)
         elif arguments.get("src"):
             try:
-                arguments["content"] = Path(arguments["src"]).read_text("utf-8")
+                arguments["content"] = _read(Path(arguments["src"]))
             except (OSError, UnicodeDecodeError) as error:
                 reason = getattr(error, "strerror", None) or "it is not UTF-8"
                 message = sentence(

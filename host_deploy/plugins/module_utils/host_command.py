@@ -76,15 +76,15 @@ class HostCommand:
 
     program = package = "ovirt-rdma-host"
 
-    def __init__(self, module, lock_timeout=60):
+    def __init__(self, module, lock_timeout=60, limit_s=0):
         """Find the command; raise Failed if it is missing.
 
         ``lock_timeout``: for how many seconds to wait for another run that is changing
-        the host.
+        the host. ``limit_s``: how long the command may take; 0 for no limit.
         """
         self._module = module
         self._environment = {}
-        self._lock_timeout = lock_timeout
+        self._lock_timeout, self._limit_s = lock_timeout, limit_s
         self._path = self.find(module)
         if self._path is None:
             raise Failed(
@@ -124,7 +124,9 @@ class HostCommand:
         """
         deadline = time.time() + self._lock_timeout
         while True:
-            argv = [self._path, *words, "-o", "json"]
+            start = time.time()
+            argv = ["timeout", "-k", "5", str(self._limit_s)] if self._limit_s else []
+            argv += [self._path, *words, "-o", "json"]
             argv += ["--", *names] if names else []
             code, out, err = self._module.run_command(
                 argv, environ_update=self._environment, expand_user_and_vars=False
@@ -132,6 +134,13 @@ class HostCommand:
             if code != _LOCKED or time.time() + _LOCK_WAIT_S > deadline:
                 break
             time.sleep(_LOCK_WAIT_S)
+        # timeout(1) has ended it, or was killed with it.
+        if code and 0 < self._limit_s <= time.time() - start:
+            raise Failed(
+                f"{self.program} {words[0]} did not end in {self._limit_s} seconds",
+                f"run it on the host: {self.program} {words[0]}",
+                "command-timeout",
+            )
         try:
             document = json.loads(out)
             kind = document["kind"]

@@ -14,13 +14,15 @@ description:
     host's, keeps a backup, and runs C(ovirt-rdma-host policy load).
   - Drop-ins of the host, in the folder C(policy.d) beside the file, are loaded with it,
     and stay as they are.
-  - If the policy cannot be loaded, the earlier file is restored, and the policy that
+  - If the policy cannot be loaded, the earlier files are restored, and the policy that
     was loaded stays in force.
 options:
   src:
     description:
-      - The policy file on the control machine. Without O(src) and O(content) the
-        host's own file is loaded.
+      - The policy file on the control machine, or a folder with C(policy.yaml) and
+        C(policy.d). The drop-ins in it replace all of the host's, if it has
+        C(policy.d); without C(policy.yaml) in it, that of the host is removed.
+      - Without O(src) and O(content) the host's own file is loaded.
     type: path
   content:
     description:
@@ -33,7 +35,7 @@ options:
     default: /etc/ovirt-rdma/policy.yaml
   backup:
     description:
-      - Whether to keep the file that is replaced, with the time in its name.
+      - Whether to keep the files that are replaced, with the time in their names.
     type: bool
     default: true
 attributes:
@@ -93,7 +95,9 @@ attention:
 """
 
 import os
+import signal
 import tempfile
+import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -105,63 +109,152 @@ from ansible_collections.ovirt_rdma.host.plugins.module_utils.host_command impor
 )
 
 _MISTAKES_SHOWN = 3
+# No command of the policy needs so long.
+_LIMIT_S = 60
 
 
-class _PolicyFile:
-    """The policy file of the host: its content before, and its replacement."""
+class _Files:
+    """The policy.yaml of the host, its drop-ins, and what replaces them.
 
-    def __init__(self, module):
-        self._module = module
+    ``content`` is None for nothing, a text for policy.yaml, or what the action plugin
+    has read in a folder.
+    """
+
+    def __init__(self, module, content):
+        self._module, self._exchanged = module, {}
         self.path = Path(module.params["path"])
-        self.backup_file = None
-        try:
-            self.before = self.path.read_bytes()
-        except FileNotFoundError:
-            self.before = None
-        except OSError as error:
-            raise self._failed("read", error) from error
+        self._folder = self.path.parent / "policy.d"
+        self.before, self.backups = self._read(self.path), {}
+        whole = isinstance(content, dict)
+        text = content["policy.yaml"] if whole else content
+        self._drop_ins = content["policy.d"] if whole else None
+        # Only a file can be loaded: an empty one is removed after it.
+        self.removed = whole and text is None
+        self.after = self.before if content is None else (text or "").encode("utf-8")
+        new = {} if content is None else {self.path: self.after}
+        if self._drop_ins is not None:
+            for name, drop_in in self._drop_ins.items():
+                new[self._folder / name] = drop_in.encode("utf-8")
+            for path in sorted(self._folder.glob("[0-9][0-9]-*.yaml")):
+                new.setdefault(path)
+        self._new = {
+            path: data
+            for path, data in new.items()
+            if data is None or self._read(path) != data
+        }
+        last = None if self.removed else self.after
+        self.changed = last != self.before or bool(self._new.keys() - {self.path})
 
-    def _failed(self, verb, error):
+    def _failed(self, path, verb, error):
         return Failed(
-            f"{self.path} cannot be {verb}: {error.strerror}",
+            f"{path} cannot be {verb}: {error.strerror}",
             "look at its folder, the file system and the space on it",
             "policy-file",
         )
 
-    def replace(self, data):
-        """Make the backup and replace the file; raise Failed and leave it otherwise."""
-        if self.before is not None and self._module.params["backup"]:
-            # It fails by itself, with a sentence.
-            self.backup_file = self._module.backup_local(str(self.path))
-        self._write(data)
-
-    def _write(self, data):
-        temporary = None
+    def _read(self, path):
         try:
-            self.path.parent.mkdir(mode=0o755, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(
-                dir=self.path.parent, prefix=".policy.yaml."
-            )
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                os.fchmod(file.fileno(), 0o644)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).rename(self.path)
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
         except OSError as error:
-            if temporary is not None:
-                Path(temporary).unlink()
-            raise self._failed("written", error) from error
-        self._module.set_default_selinux_context(str(self.path), False)
+            raise self._failed(path, "read", error) from error
+
+    def draft(self):
+        """Write the files as they will be where nothing reads; return policy.yaml."""
+        if not self._new:
+            return self.path
+        # Ansible removes its folder.
+        folder = Path(tempfile.mkdtemp(dir=self._module.tmpdir))
+        (folder / "policy.yaml").write_bytes(self.after)
+        if self._drop_ins is None:
+            # A link: what the command takes for a drop-in, and refuses, is its matter.
+            (folder / "policy.d").symlink_to(self._folder.absolute())
+        else:
+            (folder / "policy.d").mkdir()
+            for name, text in self._drop_ins.items():
+                (folder / "policy.d" / name).write_text(text, "utf-8")
+        return folder / "policy.yaml"
+
+    def replace(self):
+        """Replace the files; raise Failed and leave them otherwise.
+
+        One after the other, the new ones first: whenever this is cut off, each file is
+        complete, none is missing, and the earlier ones are beside them.
+        """
+        if not self._new:
+            return
+        # From here to the end of the load, the files and the loaded policy differ.
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        os.umask(0o022)
+        path = self.path
+        try:
+            for path, data in self._new.items():
+                self._exchange(path, data)
+            for folder in {path.parent for path in self._new}:
+                handle = os.open(folder, os.O_RDONLY)
+                os.fsync(handle)
+                os.close(handle)
+        except OSError as error:
+            self.restore()
+            raise self._failed(path, "written", error) from error
+
+    def _exchange(self, path, data):
+        path.parent.mkdir(mode=0o755, exist_ok=True)
+        old, new = self._beside(path)
+        there = os.path.lexists(path)
+        if there:
+            os.link(path, old, follow_symlinks=False)
+        self._exchanged[path] = there
+        if data is None:
+            path.unlink()
+            return
+        with new.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+        self._module.set_default_selinux_context(str(path), False)
+
+    def _beside(self, path):
+        """Return names for the earlier and the new file, which nothing reads."""
+        name = f".{path.name}.{os.getpid()}"
+        return path.with_name(f"{name}.old"), path.with_name(f"{name}.new")
 
     def restore(self):
-        """Put the earlier content back, and remove the backup."""
-        if self.before is None:
-            self.path.unlink()
-        else:
-            self._write(self.before)
-        if self.backup_file:
-            Path(self.backup_file).unlink()
+        """Put the earlier files back; return how that went, "" if there is nothing."""
+        try:
+            for path, there in self._exchanged.items():
+                old, new = self._beside(path)
+                if there:
+                    old.replace(path)
+                    old.unlink(missing_ok=True)  # still the same file as path
+                new.unlink(missing_ok=True)
+            for path, there in self._exchanged.items():
+                if not there:
+                    path.unlink(missing_ok=True)
+        except OSError:
+            return "could not be"
+        return "was" if self._exchanged else ""
+
+    def finish(self):
+        """Make the backup, and remove what was there only to be loaded."""
+        end = time.strftime(f"{os.getpid()}.%Y-%m-%d@%H:%M:%S~")  # as Ansible's backups
+        path = self.path
+        try:
+            for path in (path for path, there in self._exchanged.items() if there):
+                old = self._beside(path)[0]
+                if self._module.params["backup"]:
+                    self.backups[path] = old.rename(
+                        path.with_name(f"{path.name}.{end}")
+                    )
+                else:
+                    old.unlink()
+            if self.removed:
+                self.path.unlink()
+        except OSError as error:
+            raise self._failed(path, "removed", error) from error
 
 
 def _warnings(command, path, shown):
@@ -193,47 +286,50 @@ def _remark(one):
 
 
 def _place_and_load(module):
-    command, file = HostCommand(module), _PolicyFile(module)
-    content, path = module.params["content"], str(file.path)
-    after = file.before if content is None else content.encode("utf-8")
-    replaced = after != file.before
-    draft = file.path
-    if replaced:
-        folder = Path(tempfile.mkdtemp(dir=module.tmpdir))  # Ansible removes its folder
-        # A link: what the command takes for a drop-in, and refuses, is its own matter.
-        (folder / "policy.d").symlink_to(file.path.parent.absolute() / "policy.d")
-        draft = folder / "policy.yaml"
-        draft.write_bytes(after)
-    shown = path if content is None else module.params["src"] or "the policy"
+    content = module.params["content"]
+    command, files = HostCommand(module, limit_s=_LIMIT_S), _Files(module, content)
+    draft, path = files.draft(), str(files.path)
+    src = module.params["src"] if isinstance(content, str) else None
+    shown = path if content is None else src or "the policy"
     attention = _warnings(command, draft, shown)
     before, text = (
-        (data or b"").decode("utf-8", "replace") for data in (file.before, after)
+        (data or b"").decode("utf-8", "replace") for data in (files.before, files.after)
     )
-    diff = {"before_header": path, "after_header": path}
-    result = {"text": text, "diff": {**diff, "before": before, "after": text}}
+    result = {"text": text}
+    if module._diff:
+        headers = {"before_header": path, "after_header": path}
+        result["diff"] = {**headers, "before": before, "after": text}
     if module.check_mode:
         document = command.run("policy", "load", str(draft), "--dry-run")[1]
         return {
             **result,
-            "changed": replaced or document["changed"],
+            "changed": files.changed or document["changed"],
             "digest": document["digest"],
             "attention": attention + document["doubts"],
         }
-    if replaced:
-        file.replace(after)
+    files.replace()
     try:
         document = command.run("policy", "load", path, "-y")[1]
-    except Failed as failed:
-        if replaced:
-            file.restore()
-            failed.what += f"; the earlier {path} was restored"
+    except BaseException as error:
+        restored = files.restore()
+        if restored and isinstance(error, Failed):
+            error.what += f"; the earlier {path} {restored} restored"
         raise
-    if file.backup_file:
-        result["backup_file"] = file.backup_file
+    files.finish()
+    digest = document["digest"]
+    has = command.run("status", also=(3,))[1]["policy"]["digest"]
+    if has != digest:
+        raise Failed(
+            f"the policy in force is not the one just loaded: {has}, not {digest}",
+            "somebody else has loaded a policy at the same time; load it again",
+            "policy-overwritten",
+        )
+    if files.path in files.backups:
+        result["backup_file"] = str(files.backups[files.path])
     return {
         **result,
-        "changed": replaced or document["changed"],
-        "digest": document["digest"],
+        "changed": files.changed or document["changed"],
+        "digest": digest,
         "file_digest": document["file_digest"],
         "attention": attention + document["notes"] + document["doubts"],
     }

@@ -3,24 +3,23 @@
 
 from __future__ import annotations
 
-import base64
 import io
-import json
-import shlex
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 from engine_double import EngineDouble, sample_world
 from support.engine.engine_command_line import run_engine
-from support.engine.engine_door import DoubleDoor, status_document
-from support.engine.hostile_answers import HOSTILE, line, told
-from support.engine.policy_files import split
+from support.engine.engine_door import DoubleDoor
+from support.engine.host_deploy import make_collection
+from support.engine.hostile_answers import HOSTILE, told
+from support.engine.policy_module import load_action
 
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import OK, HostOutcome
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import FAILED, OK, HostOutcome
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.policy.load import PolicyFiles
@@ -61,12 +60,14 @@ class Fleet:
         by_address = {h.address: h for h in self.world.hosts.values()}
         for alias, variables in order.inventory["all"]["hosts"].items():
             host = by_address[variables["ansible_host"]]
-            yield HostOutcome(alias, OK, self._answer(host, order.script))
+            asked = Host(host.id, host.name, host.address, host.cluster)
+            if order.playbook == "push_policy.yml":
+                files = Path(order.variables["ovirt_rdma_policy"])
+                yield self._pushed(alias, asked, files)
+            else:
+                yield HostOutcome(alias, OK, self._answer(asked, host))
 
-    def _answer(self, sim, script):
-        asked = Host(sim.id, sim.name, sim.address, sim.cluster)
-        if "\nNEW=" in f"\n{script}":
-            return self._pushed(asked, sim, script)
+    def _answer(self, asked, sim):
         report = self.double.reports([asked])[sim.name]
         facts, status = model.to_json_dict(report.facts), report.status
         # The drop-ins are in the status, as those of a host are.
@@ -76,29 +77,33 @@ class Fleet:
             return made(facts, status, file or "")
         return told(facts, status, file)
 
-    def _pushed(self, asked, sim, script):
-        words = dict(
-            one.split("=", 1) for one in shlex.split(script.partition("\n#!")[0])
-        )
-        policy = _unpacked(words["NEW"]) if words["KEEP"] == "yes" else None
-        if words["DROP_INS"] != "keep":
-            named = map(str.split, words["DROP_INS"].splitlines())
-            drop_ins = {name: _unpacked(packed) for name, packed in named}
-            policy = PolicyFiles(policy, drop_ins)
-        before = split(sim.policy_text).file
-        pushed = self.double.push_policy([asked], policy)[sim.name]
-        answer = "" if before is None else line("before", before.encode())
-        answer += line("check", b"{}")
-        answer += line("load", json.dumps({"digest": pushed.digest}).encode())
-        status = status_document(sim)
-        if sim.name in self.hostile and self.later < 0:
-            facts = model.to_json_dict(self.double.reports([asked])[sim.name].facts)
-            return answer + HOSTILE[self.hostile[sim.name]](facts, status, "")
-        return answer + line("status", json.dumps(status).encode())
+    def _pushed(self, alias, asked, source):
+        content = load_action()._read(source)
+        policy = PolicyFiles(content["policy.yaml"], content["policy.d"] or {})
+        whole = content["policy.d"] is not None
+        pushed = self.double.push_policy([asked], policy if whole else policy.file)
+        if asked.name in self.hostile and asked.name in ILL and self.later < 0:
+            odd = ODD_RESULTS[BAD.index(asked.name) % len(ODD_RESULTS)]
+            return HostOutcome(alias, *odd)
+        result = asdict(pushed[asked.name])
+        # Of a host without a policy the double has none.
+        empty = {n: result[n] or "sha256:0" for n in ("digest", "file_digest")}
+        return HostOutcome(alias, OK, "", {**result, **empty})
 
 
-def _unpacked(text):
-    return base64.b64decode(text).decode()
+# What a host may return for the result of a module.
+ODD_RESULTS = (
+    (OK, "", {"digest": 1, "file_digest": 1}),
+    (OK, "", {"digest": ["sha256:1"]}),
+    (OK, "", {"digest": {"sha256": "1"}, "file_digest": "sha256:1"}),
+    (OK, "", {}),
+    (OK, "", {"digest": "sha256:1", "file_digest": "sha256:1"}),
+    (FAILED, "", {"id": 5, "msg": ["x"]}),
+    (FAILED, "x", {"id": "x", "msg": "x" * 16_000_000}),
+    (FAILED, "MODULE FAILURE\n" + "Host key for " * 2_000, {}),
+    (FAILED, "x" * 1_000_000, {"module_stdout": "x" * 1_000_000}),
+    (FAILED, "", {}),
+)
 
 
 def _with_key(hosts):
@@ -113,6 +118,8 @@ def fleet(capsys, tmp_path, monkeypatch):
     states = tmp_path / "states"
     monkeypatch.setattr(cli_session, "conversion_states", lambda: StateFolder(states))
     (tmp_path / "policy.yaml").write_text(PREFER)
+    make_collection(tmp_path / "collections")
+    monkeypatch.setenv("OVIRT_RDMA_COLLECTIONS", str(tmp_path / "collections"))
     world = sample_world(
         hosts=len(GOOD) + len(BAD), domains=("data1",), addon=True, iscsi=True
     )
@@ -257,7 +264,7 @@ def test_push_is_done_on_the_others(fleet):
     shown = rows(result, (*GOOD, *BAD))
     assert all(shown[name][0]["done"] for name in (*GOOD, WELL))
     assert fleet.world.host("host02").policy_text == PREFER
-    assert not any(shown[name][0]["done"] for name in NO_STATUS)
+    assert not any(shown[name][0]["done"] for name in ILL)
 
 
 @pytest.mark.faults

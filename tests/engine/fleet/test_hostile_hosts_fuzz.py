@@ -38,6 +38,7 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import domain_rows, row_of
 from ovirt_rdma.engine_sdk_tools.fleet import check
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import compare, plan_policy_push
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import pushed_of, read_answers, report_of
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import FAILED, OK, HostOutcome
 from ovirt_rdma.engine_sdk_tools.hosts.report import DumpFolder, digest_of, policy_of
 from ovirt_rdma.engine_sdk_tools.model import Nic
 from ovirt_rdma.engine_sdk_tools.networks.create import NetworkRequest, netdevs_of
@@ -196,10 +197,16 @@ def test_as_it_is_all_is_told():
 def test_anything_in_a_status(place, value):
     its = reported(FACTS, changed(STATUS, place, value))
     look_at(its)
-    text = told(FACTS, changed(STATUS, place, value))
-    pushed = pushed_of("hv1", read_answers(text))
-    assert pushed.problem
-    no_bug(pushed)
+
+
+@given(st.dictionaries(st.sampled_from(["digest", "file_digest", "msg", "id"]), VALUES))
+def test_anything_as_the_result_of_a_push(result):
+    for kind in (OK, FAILED):
+        pushed = pushed_of("hv1", HostOutcome("host-0", kind, "", result))
+        digests = (result.get("digest"), result.get("file_digest"))
+        good = kind == OK and all(isinstance(digest, str) for digest in digests)
+        assert bool(pushed.problem) is not good
+        no_bug(pushed)
 
 
 @given(place=st.sampled_from([*places(FACTS)]), value=VALUES)
@@ -244,4 +251,3 @@ def test_the_same_from_a_folder(tmp_path_factory, place, value):
 def test_anything_instead_of_answers(raw, text):
     look_at(reported(raw, raw, text))
     look_at(report_of("hv1", read_answers(text), 0.0))
-    no_bug(pushed_of("hv1", read_answers(text)))

@@ -6,7 +6,6 @@ of its answers, and conversions.
 from __future__ import annotations
 
 import importlib
-import json
 import tracemalloc
 from dataclasses import replace
 from unittest import mock
@@ -41,6 +40,7 @@ from ovirt_rdma.engine_sdk_tools.fleet.policy_push import plan_policy_push
 from ovirt_rdma.engine_sdk_tools.hosts import report as host_report
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import pushed_of, read_answers
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import report_of as read_report
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import FAILED, OK, HostOutcome
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     MOST_POLICY_BYTES,
     HostReport,
@@ -97,24 +97,20 @@ def test_all_answers_of_a_host_together_have_the_limit():
 
 
 @pytest.mark.parametrize(
-    ("loaded", "shown", "good"),
-    [("sha256:a", "sha256:b", False), ("sha256:a", "sha256:a", True)]
-    + [(odd, odd, False) for odd in (None, 1, [1], {"a": 1}, True)],
+    ("kind", "digest", "alone", "good"),
+    [(OK, "sha256:a", "sha256:b", True), (FAILED, "sha256:a", "sha256:b", False)]
+    + [(OK, odd, "sha256:b", False) for odd in (None, 1, [1], {"a": 1}, True)]
+    + [(OK, "sha256:a", odd, False) for odd in (None, 1, [1], {"a": 1}, True)],
 )
-def test_a_push_counts_when_the_host_follows_what_it_loaded(loaded, shown, good):
-
-    text = (
-        line("check", b"{}")
-        + line("load", json.dumps({"digest": loaded}).encode())
-        + line("status", json.dumps({"policy": {"digest": shown}}).encode())
-    )
-    pushed = pushed_of("hv1", read_answers(text))
+def test_a_push_counts_with_the_digests_of_the_host(kind, digest, alone, good):
+    result = {"digest": digest, "file_digest": alone}
+    pushed = pushed_of("hv1", HostOutcome("host-0", kind, "", result))
     assert bool(pushed.problem) is not good
     if good:
-        assert pushed.digest == "sha256:a"
-    elif isinstance(shown, str):
+        assert (pushed.digest, pushed.file_digest) == (digest, alone)
+    else:
         assert "hv1" in pushed.problem
-        assert pushed.problem.endswith("sha256:b, not sha256:a")
+        assert pushed.digest is None
 
 
 # -- limits are the same before and at the act

@@ -72,8 +72,8 @@ def test_broken_policy_is_not_planned():
 def test_digest_of_each_host_is_read_back():
     other = status(rules("tcp"))["policy"]["digest"]
     door = Door(
-        hv1=Pushed("hv1", DIGEST),
-        hv2=Pushed("hv2", other),
+        hv1=Pushed("hv1", "sha256:with-drop-ins", DIGEST),
+        hv2=Pushed("hv2", DIGEST, other),
         hv3=Pushed("hv3", problem="hv3 does not answer", fix="look"),
     )
     heard, job = Told(), Told()

@@ -11,7 +11,6 @@ import json
 import os
 import shlex
 import shutil
-import signal
 import stat
 import subprocess
 import sys
@@ -21,8 +20,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.engine.drop_in_folders import COMMAND as REAL
-from support.engine.drop_in_folders import FOLDERS, POLICY, host_takes
 from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.hosts import ansible as ansible_hosts
@@ -48,11 +45,10 @@ from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     read_inventory,
     read_key,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.report import MOST_POLICY_BYTES, HostReport
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts import model
-from ovirt_rdma.host.policy.load import PolicyFiles
 from ovirt_rdma.host.system import commands
 
 pytestmark = pytest.mark.hypervisor
@@ -65,30 +61,12 @@ COMMAND = r"""#!/bin/sh
 cd "$(dirname "$0")/.." || exit 1
 echo "$*" >>calls
 case $* in
---version) echo ovirt-rdma-host 0.2.0 ;;
 "facts -o json") cat facts.json ;;
 "history -o json") cat history.json ;;
 "status -o json")
     echo "note: nothing" >&2
     printf '{"policy": {"digest": "%s"}}' "$(cat loaded 2>/dev/null)"
     exit "$(cat status-status 2>/dev/null || echo 0)" ;;
-"policy check -o json "*)
-    [ -f "$5" ] || exit 1
-    if grep -q broken "$5"; then
-        echo '{"errors": [{"file": "", "line": 1, "key": "nfs", "sentence": "is odd"}]}'
-        exit 3
-    fi
-    echo '{"drop_ins": [], "errors": []}' ;;
-"policy load -y -o json")
-    status=$(head -n1 load-status 2>/dev/null || echo 0)
-    sed -i 1d load-status 2>/dev/null
-    if [ "${status:-0}" -ne 0 ]; then
-        echo "ovirt-rdma-host: it cannot be loaded" >&2
-        echo "fix: correct it" >&2
-        exit "$status"
-    fi
-    cat etc/policy.yaml etc/policy.d/* 2>/dev/null | cksum | tr ' ' - >loaded
-    printf '{"digest": "%s"}' "$(cat loaded)" ;;
 *) exit 2 ;;
 esac
 """
@@ -113,11 +91,6 @@ class Hypervisor:
         command.write_text(COMMAND)
         command.chmod(0o755)
         (top / "facts.json").write_text(FACTS.read_text())
-        self._program("sleep", f"#!/bin/sh\necho sleep >>{top}/calls\n")
-
-    def _program(self, name: str, text: str) -> None:
-        (self.top / "bin" / name).write_text(text)
-        (self.top / "bin" / name).chmod(0o755)
 
     @property
     def calls(self) -> list[str]:
@@ -204,7 +177,6 @@ def test_the_add_on_is_missing(hypervisor):
     assert "ovirt-rdma-host" in report.problem
     assert "hv1" in report.problem
     assert "install the package ovirt-rdma-host" in report.fix
-    assert "ovirt-rdma-host" in hypervisor.door().push_policy([host()], "")["hv1"].fix
 
 
 @pytest.mark.parametrize(
@@ -250,179 +222,7 @@ def test_other_output_and_cut_lines_are_no_answers():
     assert read_answers(text) == {"facts": (0, b"", "")}
 
 
-def test_push_puts_the_text_there_and_loads_it(hypervisor):
-    hypervisor.policy.write_bytes("old: é\n".encode())
-    hypervisor.policy.chmod(0o600)
-    text = "version: 1  # '\"$(id)`id` {{ x }} é\n\n"
-    pushed = hypervisor.door().push_policy([host()], text)["hv1"]
-    assert (pushed.problem, pushed.before) == ("", "old: é\n")
-    assert pushed.digest == (hypervisor.top / "loaded").read_text().strip()
-    assert hypervisor.policy.read_bytes() == text.encode()
-    assert stat.S_IMODE(hypervisor.policy.stat().st_mode) == 0o644
-    assert list(hypervisor.policy.parent.iterdir()) == [hypervisor.policy]
-
-
-def test_push_makes_the_folder(hypervisor):
-    hypervisor.policy.parent.rmdir()
-    pushed = hypervisor.door().push_policy([host()], "version: 1\n")["hv1"]
-    assert (pushed.problem, pushed.before) == ("", None)
-    assert hypervisor.policy.read_text() == "version: 1\n"
-
-
-def test_none_loads_the_empty_policy_and_takes_the_file_away(hypervisor):
-    hypervisor.policy.write_text("old\n")
-    pushed = hypervisor.door().push_policy([host()], None)["hv1"]
-    assert (pushed.problem, pushed.before) == ("", "old\n")
-    assert pushed.digest == "4294967295-0"  # cksum of nothing
-    assert list(hypervisor.policy.parent.iterdir()) == []
-
-
-@pytest.mark.parametrize("old", ["old\n", None])
-def test_a_text_that_the_host_finds_broken_changes_nothing(hypervisor, old):
-    if old is not None:
-        hypervisor.policy.write_text(old)
-    pushed = hypervisor.door().push_policy([host()], "broken\n")["hv1"]
-    assert "hv1" in pushed.problem
-    assert pushed.problem.endswith(": line 1: nfs is odd")
-    assert (pushed.digest, pushed.before) == (None, old)
-    assert [file.read_text() for file in hypervisor.policy.parent.iterdir()] == (
-        [] if old is None else [old]
-    )
-    assert "policy load -y -o json" not in hypervisor.calls
-
-
-@pytest.mark.parametrize("old", ["old\n", None])
-def test_a_load_that_fails_brings_the_earlier_file_back(hypervisor, old):
-    if old is not None:
-        hypervisor.policy.write_text(old)
-    (hypervisor.top / "load-status").write_text("1\n")
-    pushed = hypervisor.door().push_policy([host()], "new\n")["hv1"]
-    assert "it cannot be loaded; the earlier" in pushed.problem
-    assert "was restored" in pushed.problem
-    assert (pushed.fix, pushed.digest, pushed.before) == ("correct it", None, old)
-    assert [file.read_text() for file in hypervisor.policy.parent.iterdir()] == (
-        [] if old is None else [old]
-    )
-
-
-A, B = {"50-a.yaml": "a\n"}, {"50-b.yaml": "b é\n", "60-c.yaml": "c"}
-
-
-def drop_ins_on(hypervisor):
-    folder = hypervisor.policy.parent / "policy.d"
-    return {path.name: path.read_text() for path in folder.iterdir()}
-
-
-def test_the_drop_ins_are_replaced_with_the_file(hypervisor):
-    hypervisor.policy.write_text("old\n")
-    for file, drop_ins in (("old\n", A), ("new\n", B), (None, A), ("new\n", {})):
-        text = PolicyFiles(file, drop_ins)
-        pushed = hypervisor.door().push_policy([host()], text)["hv1"]
-        assert pushed.problem == ""
-        assert drop_ins_on(hypervisor) == drop_ins
-        assert hypervisor.policy.exists() is (file is not None)
-        folder = hypervisor.policy.parent
-        assert {p.name for p in folder.iterdir()} <= {"policy.yaml", "policy.d"}
-        for path in (folder / "policy.d").iterdir():
-            assert stat.S_IMODE(path.stat().st_mode) == 0o644
-    assert stat.S_IMODE((folder / "policy.d").stat().st_mode) == 0o755
-
-
-def test_what_is_no_drop_in_or_the_same_stays_as_it_is(hypervisor):
-    folder = hypervisor.policy.parent / "policy.d"
-    folder.mkdir(mode=0o750)
-    (folder / "README").write_text("ours\n")
-    (hypervisor.top / "site.yaml").write_text("site\n")
-    (folder / "10-site.yaml").symlink_to(hypervisor.top / "site.yaml")
-    for drop_ins in (A, B):
-        text = PolicyFiles("new\n", {"10-site.yaml": "site\n", **drop_ins})
-        pushed = hypervisor.door().push_policy([host()], text)["hv1"]
-        assert pushed.problem == ""
-        assert (folder / "README").read_text() == "ours\n"
-        assert (folder / "10-site.yaml").is_symlink()
-        assert {p.name for p in folder.iterdir()} == {
-            "README",
-            "10-site.yaml",
-            *drop_ins,
-        }
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o750
-
-
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_a_push_beside_drop_ins_finds_what_the_host_finds(hypervisor, folder):
-    """B7 of the third review: as the collection's module does in check mode."""
-    drop_ins = hypervisor.policy.parent / "policy.d"
-    drop_ins.mkdir()
-    FOLDERS[folder](drop_ins)
-    hypervisor.policy.write_text(POLICY)
-    command = hypervisor.top / "bin/ovirt-rdma-host"
-    check = f'[ "$1 $2" != "policy check" ] || exec {shlex.join(REAL)} "$@"\n'
-    command.write_text(command.read_text().replace("\n", f"\n{check}", 1))
-    pushed = hypervisor.door().push_policy([host()], "# new\n" + POLICY)["hv1"]
-    assert (pushed.problem == "") is host_takes(hypervisor.policy)
-    assert hypervisor.policy.read_text().startswith("# new") is (not pushed.problem)
-    assert {path.name for path in hypervisor.policy.parent.iterdir()} == {
-        "policy.d",
-        "policy.yaml",
-    }
-
-
-@pytest.mark.parametrize("status", [0, 1])
-def test_no_drop_in_is_missing_while_others_are_replaced(hypervisor, status):
-    kept = {"10-x.yaml": "x\n"}
-    door, folder = hypervisor.door(), hypervisor.policy.parent / "policy.d"
-    door.push_policy([host()], PolicyFiles("old\n", {**kept, **A}))
-    (hypervisor.top / "load-status").write_text(f"{status}\n")
-    seen = hypervisor.top / "seen"
-    for name in ("mv", "rm"):
-        program = shutil.which(name)
-        text = f'{program} "$@"; code=$?; ls {folder} 2>&1 | xargs >>{seen}; exit $code'
-        hypervisor._program(name, f"#!/bin/sh\n{text}\n")
-    door.push_policy([host()], PolicyFiles("new\n", {**kept, **B}))
-    lines = seen.read_text().splitlines()
-    assert len(lines) > 3
-    assert all("10-x.yaml" in line.split() for line in lines)
-    assert all({*A} <= {*line.split()} or {*B} <= {*line.split()} for line in lines)
-    assert drop_ins_on(hypervisor) == {**kept, **(B if status == 0 else A)}
-
-
-def test_a_policy_alone_leaves_the_drop_ins(hypervisor):
-    hypervisor.door().push_policy([host()], PolicyFiles("old\n", B))
-    assert hypervisor.door().push_policy([host()], "new\n")["hv1"].problem == ""
-    assert drop_ins_on(hypervisor) == B
-    assert hypervisor.policy.read_text() == "new\n"
-
-
-def test_a_load_that_fails_brings_the_earlier_drop_ins_back(hypervisor):
-    hypervisor.door().push_policy([host()], PolicyFiles("old\n", A))
-    (hypervisor.top / "load-status").write_text("1\n")
-    text = PolicyFiles("new\n", B)
-    pushed = hypervisor.door().push_policy([host()], text)["hv1"]
-    assert "was restored" in pushed.problem
-    assert drop_ins_on(hypervisor) == A
-    assert hypervisor.policy.read_text() == "old\n"
-
-
-@pytest.mark.parametrize(
-    ("error", "shown"),
-    [
-        (
-            {"file": "/x/policy.d/50-a.yaml", "line": 3, "key": "nfs.rules[1]"},
-            "hv1: policy.d/50-a.yaml: line 3: nfs.rules[1] is odd",
-        ),
-        (
-            {"file": "/x/policy.d/a.yaml", "line": None, "key": ""},
-            "hv1: policy.d/a.yaml: is odd",
-        ),
-        ({"file": "/x/.new/policy.yaml", "line": 3, "key": ""}, "hv1: line 3: is odd"),
-    ],
-)
-def test_a_mistake_that_the_host_finds_names_its_drop_in(hypervisor, error, shown):
-    document = json.dumps({"errors": [{**error, "sentence": "is odd"}]})
-    text = f"#!/bin/sh\ncase $1 in policy) echo '{document}'; exit 3;; esac\n"
-    hypervisor._program("ovirt-rdma-host", text)
-    pushed = hypervisor.door().push_policy([host()], "new\n")["hv1"]
-    assert pushed.problem.endswith(shown)
+A = {"50-a.yaml": "a\n"}
 
 
 def test_a_report_has_the_drop_ins_of_the_status():
@@ -431,57 +231,6 @@ def test_a_report_has_the_drop_ins_of_the_status():
     for odd in (None, 5, {"../x": "a"}, {"50-a.yaml": 5}, {"50-a.yml": ""}):
         status = {"policy": {"drop_ins": odd}}
         assert HostReport("hv1", status=status).drop_ins is None
-
-
-def test_a_host_that_another_run_changes_is_waited_for(hypervisor):
-    (hypervisor.top / "load-status").write_text("75\n75\n")
-    assert hypervisor.door().push_policy([host()], "new\n")["hv1"].problem == ""
-    assert hypervisor.calls.count("sleep") == 2
-
-
-def test_a_connection_that_goes_while_it_loads_leaves_nothing_half_done(hypervisor):
-    hypervisor.policy.write_text("old\n")
-    (hypervisor.top / "load-status").write_text("75\n1\n")
-    gone = hypervisor.top / "gone"
-    until = f"#!/bin/sh\nuntil [ -e {gone} ]; do /bin/sleep 0.01; done\n"
-    hypervisor._program("sleep", until)
-
-    def run(order, folder):
-        script = subprocess.Popen(
-            ["/bin/sh", "-c", order.script],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={"PATH": f"{hypervisor.top}/bin:/usr/bin:/bin"},
-        )
-        assert any(b"-told place" in line for line in script.stdout)
-        script.stdout.close()
-        script.send_signal(signal.SIGHUP)
-        gone.touch()
-        script.wait()
-        return iter(())
-
-    AnsibleHosts(run=run).push_policy([host()], "new\n")
-    assert hypervisor.policy.read_text() == "old\n"
-    assert list(hypervisor.policy.parent.iterdir()) == [hypervisor.policy]
-
-
-def test_but_not_for_ever(hypervisor):
-    hypervisor.policy.write_text("old\n")
-    (hypervisor.top / "load-status").write_text("75\n" * 9)
-    pushed = hypervisor.door().push_policy([host()], "new\n")["hv1"]
-    assert "it cannot be loaded" in pushed.problem
-    assert hypervisor.policy.read_text() == "old\n"
-    assert hypervisor.calls.count("policy load -y -o json") == 5
-
-
-def test_a_policy_too_long_for_a_command_line_is_refused(hypervisor):
-    refused = hypervisor.door().push_policy([host()], "#" * 70_000)["hv1"]
-    assert "70000 bytes" in refused.problem
-    assert "60000" in refused.problem
-    assert refused.fix
-    assert hypervisor.orders == []
-    longest = "#" * MOST_POLICY_BYTES
-    assert hypervisor.door().push_policy([host()], longest)["hv1"].problem == ""
 
 
 @pytest.mark.parametrize("broken", ["report_of", "explain_failure"])
@@ -521,20 +270,6 @@ def test_an_address_that_is_none_reaches_neither_ansible_nor_ssh(address):
     door = AnsibleHosts(run=never)
     report = door.reports([host(address=address)])["hv1"]
     assert "neither a name nor an IP address" in report.problem
-
-
-def test_a_push_that_was_ended_in_the_middle_still_tells_what_stood_there(hypervisor):
-    hypervisor.policy.write_text("old\n")
-
-    def run(order, folder):
-        (happened,) = hypervisor.run(order, folder)
-        begun = happened.text[: happened.text.index("ovirt-rdma-told check")]
-        yield HostOutcome(happened.alias, FAILED, f"non-zero return code\n{begun}")
-
-    pushed = AnsibleHosts(run=run).push_policy([host()], "new\n")["hv1"]
-    assert pushed.before == "old\n"
-    assert "no answer from hv1" in pushed.problem
-    assert "ovirt-rdma-host policy check" in pushed.problem
 
 
 def test_a_host_of_which_nothing_came_is_unknown():
@@ -858,11 +593,13 @@ def test_events_are_told_as_they_come(ansible, tmp_path):
             ]
         )
     )
-    assert list(run_order(order(), str(folder), path)) == [
-        HostOutcome("host-0", OK, "out"),
-        HostOutcome("host-1", FAILED, "a\nb"),
-        HostOutcome("host-1", UNREACHABLE, "c"),
+    outcomes = list(run_order(order(), str(folder), path))
+    assert [one[:3] for one in outcomes] == [
+        ("host-0", OK, "out"),
+        ("host-1", FAILED, "a\nb"),
+        ("host-1", UNREACHABLE, "c"),
     ]
+    assert outcomes[1].result == {"msg": "a", "stderr": "b", "stdout": ""}
 
 
 def test_the_operators_ansible_settings_take_no_part(ansible, tmp_path, monkeypatch):
@@ -948,7 +685,7 @@ def test_a_run_over_its_limit_is_ended_with_all_its_processes(
 
     monkeypatch.setattr(ansible_run.threading, "Timer", Timer)
     events = run_order(order(), str(tmp_path), ansible(HANGS))
-    assert next(events) == HostOutcome("host-0", OK, "x")
+    assert next(events)[:3] == ("host-0", OK, "x")
     (timer,) = timers
     assert timer.interval == order().whole_limit_s
     timer.function(*timer.args)

@@ -49,7 +49,7 @@ def test_a_mistake_in_a_drop_in_names_it(policy, place, shown):
 class Module:
     """AnsibleModule in check mode, with the real command; nothing is changed."""
 
-    check_mode = True
+    check_mode, _diff = True, False
 
     def __init__(self, policy, content):
         self.params = {"path": str(policy), "content": content, "src": None}
@@ -59,9 +59,9 @@ class Module:
         return name
 
     def run_command(self, argv, **_):
-        done = subprocess.run(
-            [*COMMAND, *argv[1:]], capture_output=True, text=True, check=False
-        )
+        # timeout(1) is before it.
+        words = [*COMMAND, *argv[argv.index("ovirt-rdma-host") + 1 :]]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout, done.stderr
 
 

@@ -256,7 +256,7 @@ class Site:
                 continue
             self.in_force.pop(host.name, None)
             digest = digest_of(text)
-            result[host.name] = Pushed(host.name, digest, before)
+            result[host.name] = Pushed(host.name, digest)
         self._after()
         return result
 

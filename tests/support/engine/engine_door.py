@@ -155,15 +155,15 @@ class DoubleDoor:
             return Pushed(name, problem=problem, fix=_fix(host))
         if name in self.fail_push:
             return Pushed(name, problem=self.fail_push[name], fix="look at the host")
-        before = host.policy_text
         try:
             policy = _policy(text)
         except PolicyProblem as wrong:
-            return Pushed(name, before=before, problem=str(wrong), fix=wrong.fix)
+            return Pushed(name, problem=str(wrong), fix=wrong.fix)
         host.policy_text = text
         self.pushes.append((name, text))
         digest = digest_of(policy) if policy is not None else None
-        return Pushed(name, digest, before)
+        alone = _policy(pushed.file)
+        return Pushed(name, digest, digest_of(alone) if alone is not None else None)
 
 
 def run_role(host: SimHost, variables: Mapping[str, Any]) -> list[str]:
