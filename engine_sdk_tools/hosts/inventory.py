@@ -157,9 +157,9 @@ class Access:
             )
 
 
-def default_key(path: str = ENGINE_KEY) -> Optional[str]:
+def default_key() -> Optional[str]:
     """Return the path of the engine's key if we can read it (root on its machine)."""
-    return path if os.access(path, os.R_OK) else None
+    return ENGINE_KEY if os.access(ENGINE_KEY, os.R_OK) else None
 
 
 def is_address(text: str) -> bool:

@@ -5,6 +5,8 @@ import pytest
 from engine_double import EngineDouble, behaviours, sample_world
 from support.engine.engine_command_line import Clock, open_session
 
+from ovirt_rdma.engine_sdk_tools.hosts import inventory
+
 
 def pytest_generate_tests(metafunc):
     """Also run each test of an engine's behaviour on a double without it, where it must
@@ -35,8 +37,9 @@ def made_kinder(request, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def no_settings_of_this_user(monkeypatch, tmp_path):
-    """Hide the settings and states of this user."""
+def nothing_of_this_machine(monkeypatch, tmp_path):
+    """Hide the settings and states of this user, and the key of an engine here."""
+    monkeypatch.setattr(inventory, "ENGINE_KEY", str(tmp_path / "no-key"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 

@@ -30,8 +30,7 @@ def files(tmp_path, monkeypatch):
 
 
 def way(monkeypatch, *, on_engine, history=False, **said):
-    key = inventory.default_key("engine" if on_engine else "absent")
-    monkeypatch.setattr(session, "default_key", lambda: key)
+    monkeypatch.setattr(inventory, "ENGINE_KEY", "engine" if on_engine else "absent")
     none = dict.fromkeys(("facts_dir", "inventory", "ssh_key", "ssh_user"))
     options = Namespace(**{**none, **said})
     return access_of(options, Context(Output(), ExitStack()), history=history)
