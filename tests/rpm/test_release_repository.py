@@ -67,6 +67,10 @@ def make_stubs(folder: Path, el: int) -> Path:
     for name, version in names_and_versions(el).items():
         spec = folder / f"{name}.spec"
         provides = PROVIDES.get(name, "").format(python=PYTHONS[el])
+        if name.startswith("python3-"):
+            # rpmbuild requires it where it has python3-packaging, as on EL.
+            dist = name.partition("-")[2]
+            provides = f"Provides: python{PYTHONS[el]}dist({dist}) = {version}"
         spec.write_text(STUB.format(name=name, version=version, provides=provides))
     words = ["--define", f"_topdir {folder}", "--define", f"_rpmdir {folder}/rpms"]
     specs = sorted(map(str, folder.glob("*.spec")))
