@@ -154,6 +154,8 @@ class Lever:
         marker = under(self._root, PATHS_LEVER)
         before = read_file(marker).decode() if marker.exists() else ""
         write_public(marker, f"{before}{self._address} {self._link.netdev}\n")
+        # Levers share a neighbour, which has to change once the last route is there.
+        self._turn = len(before.splitlines())
         try:
             with contextlib.suppress(CommandFailed):
                 self._run(["ip", "route", "add", *_route(self._address)])

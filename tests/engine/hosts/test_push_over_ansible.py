@@ -407,6 +407,17 @@ def test_a_host_that_another_run_changes_is_waited_for(hypervisor):
     assert hypervisor.calls.count("sleep") == 2
 
 
+def test_but_not_for_ever(hypervisor):
+    hypervisor.policy.write_text("old\n")
+    (hypervisor.top / "load-status").write_text("75\n" * 99)
+    pushed = hypervisor.push("new\n")
+    assert "it cannot be loaded" in pushed.problem
+    assert "was restored" in pushed.problem
+    assert hypervisor.policy.read_text() == "old\n"
+    # For a minute, every 3 s.
+    assert 19 <= hypervisor.calls.count("sleep") <= 20
+
+
 def test_a_command_that_hangs_is_ended_and_the_files_are_restored(hypervisor):
     hypervisor.policy.write_text("old\n")
     (hypervisor.top / "load-status").write_text("hangs\n")

@@ -219,6 +219,24 @@ def test_one_without_a_lever_does_not_take_it_from_another(root: Path, dstaddr: 
     assert sum(call[1:3] == ["route", "add"] for call in kernel.calls) == 1
 
 
+def test_each_lever_is_an_event_of_its_own(root: Path):
+    """Two servers have lost the same cable: what connects to the second one also looks
+    at the route again once that is there.
+    """
+    kernel = Kernel()
+    first = Lever(str(root), A1, WITH_LINK, kernel.run)
+    second = Lever(str(root), "10.99.0.3", WITH_LINK, kernel.run)
+    with first.pulled():
+        before = kernel.neighbours[NOBODY]
+        with second.pulled():
+            assert kernel.neighbours[NOBODY] != before
+            before = kernel.neighbours[NOBODY]
+            for lever in (first, second):
+                lever.again()
+            assert kernel.neighbours[NOBODY] != before
+    assert kernel.is_clean()
+
+
 @pytest.mark.parametrize("call", range(1, 17))
 def test_after_a_kill_at_each_call_all_is_undone(root: Path, dstaddr: Path, call: int):
     os.mkfifo(dstaddr)
