@@ -38,6 +38,18 @@ class SoftRoce:
         """Remove the RDMA device; the netdev keeps its addresses."""
         guest.run(f"rdma link delete {self.device(netdev)}", check=True)
 
+    def mend(self, guest: Guest, netdev: str) -> None:
+        """Make the RDMA device anew if it has lost its GSI queue pair.
+
+        With Linux 6.12 one datagram that it sends without a carrier ends that for ever
+        (rxe_net.c:372, rxe_req.c:845): its port then gets no RDMA connection any more.
+        Raises CommandFailed.
+        """
+        line = f"rdma res show qp link {self.device(netdev)}/1"
+        if "type GSI state ERR" in guest.run(line, check=True).stdout:
+            self.take_down(guest, netdev)
+            self.bring_up(guest, netdev, [])
+
     def device(self, netdev: str) -> str:
         """Return the RDMA device's name on ``netdev``: rxe0 on eth0."""
         return "rxe" + netdev.lstrip("abcdefghijklmnopqrstuvwxyz")

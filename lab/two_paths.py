@@ -14,6 +14,7 @@ from lab import installed_host
 from lab.guest import Guest
 from lab.ib_pair import IbPair
 from lab.infiniband import set_up
+from lab.soft_roce import SoftRoce
 from lab.topology import EXPORT_PATH, Topology
 
 PLACE = "/rhev/data-center/mnt/nas:_srv_data"
@@ -56,12 +57,13 @@ class RoceCables:
     addresses = ("10.99.0.1", "10.98.0.1")
 
     def __init__(self, lab: Topology) -> None:
+        self._fabric = SoftRoce()
         self._guests = {CLIENT: lab.hypervisor, SERVER: lab.server}
         for guest, address in (
             (lab.server, "10.98.0.1"),
             (lab.hypervisor, "10.98.0.2"),
         ):
-            lab.fabric.bring_up(guest, "eth1", [f"{address}/24"])
+            self._fabric.bring_up(guest, "eth1", [f"{address}/24"])
 
     def pull(self, end: str, path: int) -> None:
         """Pull one."""
@@ -69,7 +71,9 @@ class RoceCables:
 
     def plug(self, end: str, path: int) -> None:
         """Plug it in again."""
-        self._guests[end].monitor.plug_cable(path)
+        guest = self._guests[end]
+        guest.monitor.plug_cable(path)
+        self._fabric.mend(guest, f"eth{path}")
 
 
 class InfiniBandCables:
