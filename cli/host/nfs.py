@@ -41,7 +41,6 @@ from ovirt_rdma.cli.parser import (
     Context,
     Parser,
     add_allow_none,
-    file_name,
     number,
     time_span,
     verdict_code,
@@ -97,7 +96,6 @@ from ovirt_rdma.storage.readiness import (
     ServerReadiness,
     Step,
     address_in_facts,
-    compared_with_server,
     is_ipv6,
     steps_from_facts,
 )
@@ -628,22 +626,13 @@ class Check(_OfExport):
     more = (
         "Mounts nothing. With --facts no network is used, not even to resolve a\n"
         "name. Port and timeouts are those of the rule that names the export,\n"
-        "or built-in defaults. --server-facts compares listener, versions, MTU,\n"
-        "P_Key and PFC with those of a Linux server."
+        "or built-in defaults."
     )
-
-    server_facts: Optional[str]
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
         cls.add_export(parser)
         cls.add_version(parser)
-        parser.add_argument(
-            "--server-facts",
-            metavar="FILE",
-            type=file_name,
-            help="a facts file of the server, from 'facts -o json' there",
-        )
 
     def run(self, context: Context) -> int:
         output, export = context.output, self.export
@@ -653,22 +642,12 @@ class Check(_OfExport):
         # written. The defaults of a policy apply to its rules only.
         rule = NfsRule(0, "none", export.server, "*", PREFER_RDMA)
         rule = match.rule if match else rule
-        server = load(self.server_facts) if self.server_facts is not None else None
         facts = mount_facts(self.facts, context.root)
         readiness, addresses = self._ask(rule, facts, context.root)
         # A remount includes the mounts in the way, so these do not prevent healing.
         healable = readiness.verdict == READY
         readiness = Readiness((*readiness.steps, self._others(facts, addresses)))
         warnings = self._in_the_way_of_tcp(match, facts, addresses)
-        if server is not None and addresses:
-            whole = facts
-            if self.facts is None:
-                whole = HostReader(context.root).facts(addresses)
-            steps, differences = compared_with_server(
-                whole, server, addresses[0], rule.port, self.nfs_version
-            )
-            readiness = Readiness((*readiness.steps, *steps))
-            warnings += differences
         degraded = [
             review
             for review in review_all(facts, policy)
