@@ -354,8 +354,6 @@ class ShowPaths(HostVerb, AllowNone):
         reason, fix, wanted = "No mount on this host has paths", "", False
         if state is None:
             reason, fix, wanted = _no_paths(context.root)
-        else:
-            problems += state.problems
         if not output.for_people:
             content = {
                 "reason": "" if found else reason,
