@@ -198,7 +198,7 @@ def _show(output: Output, made: Benchmark, found: Verdict) -> None:
     for sentence in made.skipped:
         output.line(f"note: {sentence}")
     output.text(f"{found.sentence[0].upper()}{found.sentence[1:]}.")
-    pairs = []
+    pairs = [("compared", f"NFS {found.version}")] if found.ratios else []
     for ratio in found.ratios:
         sure = "" if ratio.certain else ", within the spread"
         pairs.append((ratio.load, f"RDMA {ratio.value:.2f} times TCP{sure}"))
@@ -213,9 +213,6 @@ def _show(output: Output, made: Benchmark, found: Verdict) -> None:
         pairs.append(("evidence", limit.evidence))
         if limit.fix:
             pairs.append(("fix", limit.fix))
-    if found.options:
-        pairs.append(("recommended", f"NFS {found.version}, {found.options}"))
-    pairs += [("because", reason) for reason in found.reasons]
     output.fields(pairs)
 
 

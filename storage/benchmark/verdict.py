@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Say what a benchmark means: RDMA or TCP, the limit that was met, mount options. Pure.
+"""Say what a benchmark means: RDMA or TCP, and the limit that was met. Pure.
 
 The evidence is condensed from facts and counters. TCP may be the better choice: a host
 whose processors are busy with Soft-RoCE, or an array that answers RDMA badly.
@@ -27,11 +27,9 @@ from ovirt_rdma.host.export import (
     DEFAULT_TIMEOUT,
     RDMA,
     TCP,
-    netid_for,
     nfs_check,
     transport_of,
 )
-from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.statistics import (
     LOSSES,
@@ -43,9 +41,7 @@ from ovirt_rdma.host.facts.statistics import (
     load_between,
     moved_without_requests,
 )
-from ovirt_rdma.host.policy.model import DEFAULT_PORT
 from ovirt_rdma.host.rules.adapters import mbps
-from ovirt_rdma.host.server_kinds import KINDS
 from ovirt_rdma.storage.benchmark.model import (
     DEPTH,
     LOCAL,
@@ -244,7 +240,7 @@ def _pcie(rows: Rows, load: str, row: Row) -> Found:
 
 
 def _link(rows: Rows, load: str, row: Row) -> Found:
-    path, limit = rows.benchmark.path, possible(rows)
+    limit = possible(rows)
     names = (SEQUENTIAL_READ, SEQUENTIAL_WRITE)
     both = [_other(rows, row, name, how) for name in names for how in (RDMA, TCP)]
     rates = [one.rate.middle for one in both if one]
@@ -259,13 +255,7 @@ def _link(rows: Rows, load: str, row: Row) -> Found:
         )
     else:
         return None
-    fix = ""
-    if path and path.fastest:
-        fix = (
-            f"{path.fastest} has {path.fastest_mbps} Mb/s: give the server an address "
-            "in its network, and use that in the storage domain"
-        )
-    return "link-rate", "the link is fully used", f"{row.load}: {evidence}", fix
+    return "link-rate", "the link is fully used", f"{row.load}: {evidence}", ""
 
 
 def _about_equal(*rates: float) -> bool:
@@ -370,24 +360,6 @@ def _connections(rows: Rows, load: str, row: Row) -> Found:
     )
 
 
-def _mtu(rows: Rows, load: str, row: Row) -> Found:
-    path = rows.benchmark.path
-    if load == SMALL or path is None or row.setting.transport != RDMA:
-        return None
-    if not path.active_mtu or not path.max_mtu or 2 * path.active_mtu > path.max_mtu:
-        return None
-    if is_full(rows, row):
-        return None
-    return (
-        "mtu",
-        "the packets are small: the port's MTU is below what it can have",
-        f"{path.device}/{path.port}: active MTU {path.active_mtu} of {path.max_mtu}, "
-        f"netdev {path.netdev} {path.netdev_mtu}",
-        "InfiniBand: raise the MTU of the partition; RoCE: MTU 4200 or more on netdev, "
-        "switch and server",
-    )
-
-
 CHECKS: tuple[Callable[[Rows, str, Row], Found], ...] = (
     _losses,
     _cpu,
@@ -396,7 +368,6 @@ CHECKS: tuple[Callable[[Rows, str, Row], Found], ...] = (
     _link,
     _connections,
     _server,
-    _mtu,
 )
 
 
@@ -410,45 +381,26 @@ def path_to(facts: Facts, address: str) -> NetworkPath:
         return NetworkPath(address)
     mtu = next((d.mtu for d in facts.netdevs if d.name == route.netdev), None)
     path = NetworkPath(address, route.netdev, mtu)
-    own: Optional[int] = 0
     behind = ports_behind(
         facts.rdma_devices, facts.netdevs, route.netdev, route.source or ""
     )
-    if behind:
-        device, port = behind[0]
-        own = _rate(device, port)
-        slot = device.pci.address if device.pci else None
-        link = next((a.pci_link for a in facts.adapters if a.pci.address == slot), None)
-        known = mbps(link.speed_gts, link.width) if link else None
-        path = replace(
-            path,
-            device=device.name,
-            port=port.number,
-            link_layer=port.link_layer,
-            data_rate_mbps=own,
-            active_mtu=port.active_mtu,
-            max_mtu=port.max_mtu,
-            pcie_mbps=known,
-            pcie_link=f"{link.speed_gts:g} GT/s x{link.width}"
-            if link and known
-            else None,
-        )
-    others = [
-        (rate, f"{device.name}/{port.number}")
-        for device in facts.rdma_devices
-        for port in device.ports
-        if port.is_active and (device.name, port.number) != (path.device, path.port)
-        if own is not None and (rate := _rate(device, port) or 0) > own
-    ]
-    if not others:
+    if not behind:
         return path
-    fastest_mbps, fastest = max(others)
-    return replace(path, fastest=fastest, fastest_mbps=fastest_mbps)
-
-
-def _rate(device: RdmaDevice, port: RdmaPort) -> Optional[int]:
-    # Soft-RoCE invents a rate if the netdev below has none (rxe_query_port).
-    return None if device.is_soft_roce else port.data_rate_mbps
+    device, port = behind[0]
+    slot = device.pci.address if device.pci else None
+    link = next((a.pci_link for a in facts.adapters if a.pci.address == slot), None)
+    known = mbps(link.speed_gts, link.width) if link else None
+    return replace(
+        path,
+        device=device.name,
+        port=port.number,
+        link_layer=port.link_layer,
+        # Soft-RoCE invents a rate if the netdev below has none (rxe_query_port).
+        data_rate_mbps=None if device.is_soft_roce else port.data_rate_mbps,
+        active_mtu=port.active_mtu,
+        pcie_mbps=known,
+        pcie_link=f"{link.speed_gts:g} GT/s x{link.width}" if link and known else None,
+    )
 
 
 # proc(5): user nice system idle iowait irq softirq steal guest guest_nice. Time stolen
@@ -556,8 +508,6 @@ def _with_mount(
         sample,
         transport=transport,
         connections=len(new.transports),
-        rsize=new.rsize,
-        wsize=new.wsize,
         operations=operations,
         transmissions=transmissions,
         rtt_ms=round(rtt_ms / (operations or 1), 3),
@@ -601,8 +551,6 @@ class Verdict:
     limits: of the setting that is recommended, without more connections
     rdma_limits: if TCP is recommended: what limits RDMA, where it is another limit
     link_limit_mbps: what the port can carry as payload, in Mb/s; None if unknown
-    options: the mount options to use with that version; empty if nothing is compared
-    reasons: why these options, a sentence each
     """
 
     sentence: str
@@ -612,8 +560,6 @@ class Verdict:
     limits: tuple[Limit, ...] = ()
     rdma_limits: tuple[Limit, ...] = ()
     link_limit_mbps: Optional[float] = None
-    options: str = ""
-    reasons: tuple[str, ...] = ()
 
 
 def verdict(benchmark: Benchmark) -> Verdict:
@@ -647,8 +593,6 @@ def verdict(benchmark: Benchmark) -> Verdict:
         clauses.append(
             f"RDMA may be faster without its limit: {rdma_limits[0].sentence}"
         )
-    known = better != UNKNOWN
-    options, reasons = _options(rows, chosen) if known else ([], [])
     physical = physical_mbps(benchmark.path)
     return Verdict(
         "; ".join(clauses),
@@ -658,8 +602,6 @@ def verdict(benchmark: Benchmark) -> Verdict:
         found,
         rdma_limits,
         physical and round(physical),
-        ",".join(options),
-        tuple(reasons),
     )
 
 
@@ -735,35 +677,3 @@ def _equal(
         if share >= _MATTERS:
             return TCP, f"{same}, and TCP takes {1 / share:.0%} of RDMA's CPU: use TCP"
     return EITHER, f"{same}: either is right"
-
-
-def _options(rows: Rows, chosen: Setting) -> tuple[list[str], list[str]]:
-    """Return the options to recommend, and the reasons."""
-    path = rows.benchmark.path
-    ipv6 = path is not None and ":" in path.address
-    options, reasons = [f"proto={netid_for(chosen.transport, ipv6=ipv6)}"], []
-    if chosen.transport == RDMA:
-        options.append(f"port={DEFAULT_PORT}")
-    versions = {one.version for one in rows.settings} - {chosen.version}
-    if versions:
-        reasons.append(
-            f"NFS {chosen.version} was the fastest with both transports; measured too: "
-            f"{', '.join(sorted(versions))}"
-        )
-    faster = [
-        other
-        for load in _NAMES
-        if (row := rows.one(chosen, load)) and (other := more_connections(rows, row))
-    ]
-    if faster:
-        options.append(f"nconnect={faster[0].setting.nconnect}")
-        reasons.append(
-            f"{faster[0].connections} connections move {mb(faster[0].rate.middle)} "
-            f"({faster[0].load}), clearly more than one"
-        )
-    kind = KINDS.get(rows.benchmark.server_kind or "")
-    if kind and kind.options and chosen.transport == RDMA:
-        options.append(kind.options)
-        more = f"{kind.title} is unstable with larger requests"
-        reasons.append(f"{more} ({kind.document})")
-    return options, reasons

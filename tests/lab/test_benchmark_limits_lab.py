@@ -81,16 +81,6 @@ def _wire(lab: Topology, discipline: str) -> Iterator[None]:
 
 
 @contextmanager
-def _frames(lab: Topology, size: int) -> Iterator[None]:
-    # Soft-RoCE follows (rxe_notify in drivers/infiniband/sw/rxe/rxe_net.c).
-    _both(lab, f"ip link set {NETDEV} mtu {size}")
-    try:
-        yield
-    finally:
-        _both(lab, f"ip link set {NETDEV} mtu {_WIDE}")
-
-
-@contextmanager
 def _other_work(lab: Topology) -> Iterator[None]:
     work = lab.hypervisor.start("while :; do :; done")
     try:
@@ -142,7 +132,6 @@ ON_SOFT_ROCE = {
     ),
     # Chance decides which loads lose more than TCP bears.
     "loss": Plant("losses", (), lambda lab: _wire(lab, "netem limit 20000 loss 0.1%")),
-    "MTU": Plant("mtu", (READS, WRITES), lambda lab: _frames(lab, _USUAL)),
     "processor": Plant("cpu", (READS, WRITES, SMALL), _other_work),
     # On an overloaded machine TCP sends some segments again that are only late.
     "slow disk": Plant(

@@ -39,7 +39,6 @@ PATH = NetworkPath(
     "Ethernet",
     100_000,
     4096,
-    4096,
     126_030,
     "8 GT/s x16",
 )
@@ -89,8 +88,6 @@ def _job(setting: Setting, number: int, load: Load, repeat: int) -> Job:
         3.0,
         setting.transport,
         1,
-        MIB,
-        MIB,
         4.0 if setting.transport == "rdma" else 9.0,
         32,
         0.4,
