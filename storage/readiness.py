@@ -195,8 +195,22 @@ def _no_device(facts: Facts, netdev: str) -> Step:
     return Step("port", NOT_READY, detail, fix)
 
 
+def read_local(reader: HostReader, most_gids: Optional[int] = None) -> Facts:
+    """Return the facts that :func:`local_steps` needs, and no others; of each table of
+    GIDs the first ``most_gids``, or all.
+    """
+    return Facts(
+        hostname="",
+        kernel_release=reader.kernel_release(),
+        uptime_s=0.0,
+        rdma_devices=reader.rdma_devices(most_gids=most_gids),
+        netdevs=reader.netdevs(),
+        modules=reader.modules(),
+    )
+
+
 class LocalFacts:
-    """Reads the facts that :func:`ovirt_rdma.storage.readiness.local_steps` needs.
+    """Reads the facts that :func:`local_steps` needs, for many servers at once.
 
     No caller gets facts that were read before its call: callers during a reading wait
     for the next one and share it. Remembers since when ports are down, by ``clock``.
@@ -232,16 +246,7 @@ class LocalFacts:
         return any(now - since < wait_s for since, _ in self._ports.values())
 
     def _read(self) -> Facts:
-        reader = self._reader
-        facts = Facts(
-            hostname="",
-            kernel_release=reader.kernel_release(),
-            uptime_s=0.0,
-            rdma_devices=reader.rdma_devices(),
-            netdevs=reader.netdevs(),
-            modules=reader.modules(),
-        )
-        now = self._clock()
+        facts, now = read_local(self._reader), self._clock()
         ports = {}
         for device in facts.rdma_devices:
             for port in device.ports:
@@ -297,39 +302,33 @@ class ServerReadiness:
 
     ``rule`` has the RDMA port and the timeouts. A name may have addresses of both
     families, and mount.nfs uses only the family that ``proto=`` names, so the first
-    address of each family is asked. Safe for several threads.
+    address of each family is asked. For one thread at a time.
     """
 
     def __init__(self, server: str, rule: NfsRule, surroundings: ProbeContext) -> None:
         self.server = server
-        self._rule = rule
-        self._around = surroundings
-        self._lock = threading.RLock()
+        # How long readiness waited for a port to come up, in seconds.
+        self.settled_s = 0.0
+        self._rule, self._around = rule, surroundings
         self._addresses: Optional[tuple[str, ...]] = None
-        self._readiness: Optional[Readiness] = None
-        self._asked_at = 0.0
-        self._rdma_address: Optional[str] = None
-        self._settled_s = 0.0
+        self._asked: Optional[tuple[Readiness, Optional[str], float]] = None
         self._tcp: dict[tuple[str, int], bool] = {}
 
+    # Not cached_property: up to Python 3.11 one server would wait for another.
     @property
     def addresses(self) -> tuple[str, ...]:
         """The server's first address of each family; empty if it does not resolve."""
-        with self._lock:
-            if self._addresses is None:
-                first: dict[bool, str] = {}
-                resolve = self._around.network.resolve
-                for address in resolve(self.server, RESOLVE_TIMEOUT_S):
-                    first.setdefault(is_ipv6(address), address)
-                self._addresses = tuple(first.values())
-            return self._addresses
+        if self._addresses is None:
+            first: dict[bool, str] = {}
+            for address in self._around.network.resolve(self.server, RESOLVE_TIMEOUT_S):
+                first.setdefault(is_ipv6(address), address)
+            self._addresses = tuple(first.values())
+        return self._addresses
 
-    @property
-    def rdma_address(self) -> Optional[str]:
-        """The address that :meth:`readiness` is about; None if there is none."""
-        with self._lock:
-            self.readiness()
-            return self._rdma_address
+    def _answer(self) -> tuple[Readiness, Optional[str], float]:
+        if self._asked is None:
+            self._asked = (*self._ask(), self._around.clock())
+        return self._asked
 
     def readiness(self) -> Readiness:
         """Check all that can be checked before a mount, in order of cost.
@@ -337,26 +336,17 @@ class ServerReadiness:
         The result is about the first address that can be reached over RDMA, or about
         the first address if none can.
         """
-        with self._lock:
-            if self._readiness is None:
-                self._readiness = self._ask()
-                self._asked_at = self._around.clock()
-            return self._readiness
+        return self._answer()[0]
 
     @property
-    def settled_s(self) -> float:
-        """How long readiness waited for a port to come up, in seconds; 0 if it was not
-        asked.
-        """
-        with self._lock:
-            return self._settled_s
+    def rdma_address(self) -> Optional[str]:
+        """The address that :meth:`readiness` is about; None if there is none."""
+        return self._answer()[1]
 
     @property
     def asked_at(self) -> float:
         """When readiness was asked, by the surroundings' clock."""
-        with self._lock:
-            self.readiness()
-            return self._asked_at
+        return self._answer()[2]
 
     def tcp_answers(self, port: int) -> bool:
         """Whether the server accepts TCP connections on ``port``."""
@@ -373,18 +363,17 @@ class ServerReadiness:
         return is_ipv6(addresses[0]) if addresses else None
 
     def _answers(self, address: str, port: int) -> bool:
-        with self._lock:
-            if (address, port) not in self._tcp:
-                self._tcp[address, port] = self._around.network.tcp_answers(
-                    address, port, self._rule.readiness_timeout
-                )
-            return self._tcp[address, port]
+        if (address, port) not in self._tcp:
+            self._tcp[address, port] = self._around.network.tcp_answers(
+                address, port, self._rule.readiness_timeout
+            )
+        return self._tcp[address, port]
 
-    def _ask(self) -> Readiness:
+    def _ask(self) -> tuple[Readiness, Optional[str]]:
         if not self.addresses:
             detail = f"{self.server} does not resolve to an address"
             fix = "check the server's name, /etc/hosts and DNS"
-            return Readiness((Step("address", NOT_READY, detail, fix),))
+            return Readiness((Step("address", NOT_READY, detail, fix),)), None
         asked = []
         for address, steps in self._settled_local_steps().items():
             readiness = Readiness((_address_step(self.server, address), *steps))
@@ -394,11 +383,9 @@ class ServerReadiness:
                 )
                 readiness = Readiness((*readiness.steps, listener))
             if readiness.verdict != NOT_READY:
-                self._rdma_address = address
-                return readiness
+                return readiness, address
             asked.append(readiness)
-        self._rdma_address = self.addresses[0]
-        return asked[0]
+        return asked[0], self.addresses[0]
 
     def _settled_local_steps(self) -> dict[str, tuple[Step, ...]]:
         """Return the local steps for each address.
@@ -428,7 +415,7 @@ class ServerReadiness:
             if around.sleep is None or late or not helps:
                 return steps_of
             around.sleep(SETTLE_POLL_S)
-            self._settled_s = around.clock() - began
+            self.settled_s = around.clock() - began
 
 
 def is_ipv6(address: str) -> bool:
@@ -502,9 +489,7 @@ class RecentAnswers:
     def __init__(
         self, network: Network, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._network = network
-        self._clock = clock
-        self._guard = threading.Lock()
+        self._network, self._clock = network, clock
         self._locks: dict[Hashable, threading.Lock] = {}
         # The negative answers, and when they were given.
         self._negative: dict[Hashable, tuple[Any, float]] = {}
@@ -539,21 +524,17 @@ class RecentAnswers:
         self, key: Hashable, ask: Callable[[], T], is_negative: Callable[[T], bool]
     ) -> tuple[T, Optional[float]]:
         """Return the answer, and its age in seconds if it is an earlier one."""
-        with self._guard:
-            lock = self._locks.setdefault(key, threading.Lock())
-        with lock:
-            with self._guard:
-                now = self._clock()
-                if now - self._last > BURST_GAP_S:
-                    self._negative.clear()
-                self._last = now
-                earlier, at = self._negative.get(key, (None, -math.inf))
+        with self._locks.setdefault(key, threading.Lock()):
+            now = self._clock()
+            if now - self._last > BURST_GAP_S:
+                self._negative.clear()
+            self._last = now
+            earlier, at = self._negative.pop(key, (None, -math.inf))
             if now - at <= LONGEST_S:
+                self._negative[key] = earlier, at
                 return earlier, now - at
             answer = ask()
-            with self._guard:
-                self._last = now = self._clock()
-                self._negative.pop(key, None)
-                if is_negative(answer):
-                    self._negative[key] = answer, now
+            self._last = now = self._clock()
+            if is_negative(answer):
+                self._negative[key] = answer, now
             return answer, None

@@ -51,7 +51,13 @@ from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.signals import default_signals
 from ovirt_rdma.host.system.tree import VDSM_GID, VDSM_UID, seconds_after_boot, start_of
 from ovirt_rdma.storage import probe
-from ovirt_rdma.storage.readiness import NOT_READY, Step, local_steps, ports_behind
+from ovirt_rdma.storage.readiness import (
+    NOT_READY,
+    Step,
+    local_steps,
+    ports_behind,
+    read_local,
+)
 from ovirt_rdma.storage.transport import NFS_TCP_PORT
 
 PROBE_S = 2.0
@@ -562,28 +568,15 @@ def signs_of(
     if not servers:
         return {}
     routes = {address: reader.route(address) for address in servers}
-    facts = _facts(reader, routes.values())
+    facts = read_local(reader, _FIRST_GIDS)
+    if facts.rdma_devices and any(r and not _ports(facts, r) for r in routes.values()):
+        facts = replace(facts, rdma_devices=reader.rdma_devices())
     with ThreadPoolExecutor(min(_AT_ONCE, len(servers))) as threads:
         found = {
             address: threads.submit(_signs, address, server, facts, routes[address])
             for address, server in servers.items()
         }
         return {address: one.result() for address, one in found.items()}
-
-
-def _facts(reader: HostReader, routes: Iterable[Optional[Route]]) -> Facts:
-    """Return the facts for the local steps, with as few GIDs as suffice."""
-    facts = Facts(
-        hostname="",
-        kernel_release=reader.kernel_release(),
-        uptime_s=reader.uptime(),
-        rdma_devices=reader.rdma_devices(most_gids=_FIRST_GIDS),
-        netdevs=reader.netdevs(),
-        modules=reader.modules(),
-    )
-    if facts.rdma_devices and any(r and not _ports(facts, r) for r in routes):
-        return replace(facts, rdma_devices=reader.rdma_devices())
-    return facts
 
 
 def _ports(facts: Facts, route: Optional[Route]) -> list[tuple[RdmaDevice, RdmaPort]]:
