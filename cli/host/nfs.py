@@ -60,7 +60,7 @@ from ovirt_rdma.host.export import (
     engine_problems,
     option_string,
 )
-from ovirt_rdma.host.facts.model import Facts, load
+from ovirt_rdma.host.facts.model import Facts, NfsMount, load
 from ovirt_rdma.host.paths import DAEMON_UNIT
 from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, RuleMatch, rule_for
 from ovirt_rdma.host.server_kinds import contradiction, kind_of, remarks
@@ -171,10 +171,6 @@ class ListMounts(HostVerb, Source, AllowNone):
         return verdict_code(self, looked_at=bool(reviews), failed=bool(wrong))
 
 
-# The mount options whose result is shown, and their names there.
-_NEGOTIATED = (("nconnect", "connections"), ("rsize", "rsize"), ("wsize", "wsize"))
-
-
 _TONES = {OK: "good", DEGRADED: "bad", UNPROVEN: "doubtful", NOT_COVERED: "bad"}
 
 
@@ -234,7 +230,7 @@ def _print_proof(review: MountReview, output: Output) -> None:
         [
             ("mounted at", review.mount.mountpoint),
             *(seen or [("proof", "no signal")]),
-            *((name, str(review.negotiated(key))) for key, name in _NEGOTIATED),
+            *((k, str(n or "unknown")) for k, n in _negotiated(review.mount).items()),
         ],
         indent="  ",
     )
@@ -253,8 +249,14 @@ def _list_document(review: MountReview) -> dict[str, Any]:
         "sentence": review.sentence,
         "fix": review.fix,
         "signals": [asdict(signal) for signal in review.proof.signals],
-        **{name: asdict(review.negotiated(key)) for key, name in _NEGOTIATED},
+        **_negotiated(review.mount),
     }
+
+
+def _negotiated(mount: NfsMount) -> dict[str, Optional[int]]:
+    options = MountOptions.parse(mount.options)
+    sizes = {name: options.number(name) for name in ("rsize", "wsize")}
+    return {"connections": len(mount.protocols) or None, **sizes}
 
 
 _HEALTH_KIND = "nfs-health"
