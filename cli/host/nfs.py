@@ -595,7 +595,7 @@ def _choose(
     odd = (*odd, *([tls] if tls else ()))
     if match is None:
         choice = choose(None, engine, Families(), None)
-        return choice, (*stock_warnings(engine, export.address), *odd)
+        return choice, (*stock_warnings(engine), *odd)
     if args.facts is None:
         shared = Shared(ProbeContext(HostReader(root), probe))
         # The same decision as in vdsmd, from the same sources.
