@@ -68,8 +68,8 @@ class Request:
     seconds: of each run of fio; size: of the file, in bytes
     """
 
-    versions: Sequence[str] = ("4.2",)
-    nconnect: Sequence[int] = (1,)
+    version: str = "4.2"
+    nconnect: int = 1
     repeats: int = 3
     seconds: int = 3
     size: int = 256 * MIB
@@ -77,10 +77,8 @@ class Request:
     def turns(self) -> tuple[tuple[int, Setting], ...]:
         """Return the mounts in their order, each with the number of its repeat."""
         return tuple(
-            (repeat, Setting(transport, version, nconnect))
+            (repeat, Setting(transport, self.version, self.nconnect))
             for repeat in range(1, self.repeats + 1)
-            for version in self.versions
-            for nconnect in self.nconnect
             for transport in ((RDMA, TCP) if repeat % 2 else (TCP, RDMA))
         )
 

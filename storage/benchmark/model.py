@@ -318,18 +318,6 @@ class Rows:
         """All settings that were measured."""
         return tuple(dict.fromkeys(row.setting for row in self.rows))
 
-    def alike(self, setting: Setting, more_than: int = 0) -> list[Setting]:
-        """Return the settings of this transport and version with ``more_than`` so many
-        connections, the fewest first.
-        """
-        same = [
-            one
-            for one in self.settings
-            if (one.transport, one.version) == (setting.transport, setting.version)
-            and one.nconnect > more_than
-        ]
-        return sorted(same, key=lambda one: one.nconnect)
-
 
 def as_document(benchmark: Benchmark, verdict: object) -> dict[str, object]:
     """Return the document, for JSON."""

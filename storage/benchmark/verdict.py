@@ -20,7 +20,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Callable, Optional
 
 from ovirt_rdma.host.export import (
@@ -74,7 +73,6 @@ _BUSY_ONE, _BUSY_ALL = 0.95, 0.90
 _LOSS, _TCP_LOSS = 1e-4, 1e-3
 # Behind a lost segment all others of the window are out of order.
 _TCP_GAPS = 1e-2
-_GAIN = 1.25
 # The samples include the start of fio: a processor that is busy in the whole run shows
 # as less, in the lab as 0.55 in a run of one second.
 _BUSY_PARTLY = 0.50
@@ -333,40 +331,12 @@ def _late_by_both(rows: Rows, load: str, row: Row) -> str:
     )
 
 
-def more_connections(rows: Rows, row: Row) -> Optional[Row]:
-    """Return the fastest row with more connections that was clearly faster; or None."""
-    same = rows.alike(row.setting, row.setting.nconnect)
-    faster = [
-        other
-        for setting in same
-        if (other := rows.one(setting, row.load.name))
-        and other.connections > row.connections
-        and other.rate.middle >= _GAIN * row.rate.middle
-        and apart(other.rate, row.rate)
-    ]
-    return max(faster, key=lambda one: one.rate.middle, default=None)
-
-
-def _connections(rows: Rows, load: str, row: Row) -> Found:
-    other = more_connections(rows, row)
-    if other is None:
-        return None
-    return (
-        "connections",
-        "one connection is not enough",
-        f"{row.load}: {mb(row.rate.middle)} by {row.connections}, "
-        f"{mb(other.rate.middle)} by {other.connections}",
-        f"mount with nconnect={other.setting.nconnect}",
-    )
-
-
 CHECKS: tuple[Callable[[Rows, str, Row], Found], ...] = (
     _losses,
     _cpu,
     _slots,
     _pcie,
     _link,
-    _connections,
     _server,
 )
 
@@ -545,10 +515,9 @@ class Verdict:
 
     sentence: the whole conclusion in one sentence
     better: RDMA, TCP, ``either`` or ``unknown``
-    version: the fastest NFS version that was measured over both transports, and is
-        compared; without one the fastest
+    version: the NFS version
     ratios: by load, that of large reads first
-    limits: of the setting that is recommended, without more connections
+    limits: of the transport that is recommended
     rdma_limits: if TCP is recommended: what limits RDMA, where it is another limit
     link_limit_mbps: what the port can carry as payload, in Mb/s; None if unknown
     """
@@ -567,11 +536,8 @@ def verdict(benchmark: Benchmark) -> Verdict:
     measured = Rows.of(benchmark)
     if not measured.rows:
         return Verdict("nothing was measured", UNKNOWN)
-    version = _best_version(measured)
-    rdma, tcp = (
-        next(iter(measured.alike(Setting(transport, version))), None)
-        for transport in (RDMA, TCP)
-    )
+    by_transport = {one.transport: one for one in reversed(measured.settings)}
+    rdma, tcp = by_transport.get(RDMA), by_transport.get(TCP)
     rows = Rows(benchmark, tuple(one for one in measured.rows if not one.others))
     ratios = tuple(_ratios(rows, rdma, tcp)) if rdma and tcp else ()
     better, sentence = _conclusion(ratios, rows, rdma, tcp)
@@ -597,7 +563,7 @@ def verdict(benchmark: Benchmark) -> Verdict:
     return Verdict(
         "; ".join(clauses),
         better,
-        version,
+        chosen.version,
         ratios,
         found,
         rdma_limits,
@@ -611,21 +577,6 @@ def _not_measured(benchmark: Benchmark, astray: Sequence[Row]) -> str:
     if any(LOCAL in row.others for row in astray):
         way = "the data did not leave this host (LOCALIO): measure from another one"
     return f"{astray[0].setting.transport.upper()} was not measured: {way}"
-
-
-def _best_version(rows: Rows) -> str:
-    """Return the fastest version with both transports; without one, the fastest."""
-    rdma, tcp = (
-        {one.version for one in rows.settings if one.transport == transport}
-        for transport in (RDMA, TCP)
-    )
-    both = [one for one in rows.settings if one.version in rdma & tcp]
-
-    def score(setting: Setting) -> float:
-        found = [rows.one(setting, load) for load in _NAMES]
-        return prod(row.rate.middle for row in found if row)
-
-    return max(both or rows.settings, key=score).version
 
 
 def _ratios(rows: Rows, rdma: Setting, tcp: Setting) -> Iterator[Ratio]:

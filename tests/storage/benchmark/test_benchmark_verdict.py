@@ -13,7 +13,6 @@ from support.storage.benchmarks import (
     TCP,
     benchmark,
     counted,
-    only,
     rates,
 )
 
@@ -29,7 +28,7 @@ from ovirt_rdma.storage.benchmark.verdict import verdict
 
 READ, WRITE = "sequential-read", "sequential-write"
 SMALL_READ, SMALL_WRITE = "random-read", "random-write"
-RDMA3, TCP3 = Setting("rdma", "3"), Setting("tcp", "3")
+RDMA3 = Setting("rdma", "3")
 
 
 def test_rdma_is_kept_where_it_is_faster():
@@ -162,50 +161,6 @@ def test_one_transport_alone_gives_no_verdict():
     found = verdict(benchmark(settings=(TCP,)))
     assert (found.better, found.ratios) == ("unknown", ())
     assert found.sentence.startswith("only TCP was measured (4000 MB/s)")
-
-
-def test_more_connections_are_recommended_if_they_help():
-    rdma4 = replace(RDMA, nconnect=4)
-    made = benchmark(
-        only(rdma4, rates(None, {READ: 1.1e10})),
-        only(rdma4, counted(connections=4)),
-        settings=(RDMA, TCP, rdma4),
-    )
-    (found,) = verdict(made).limits
-    assert found.evidence.endswith("8000 MB/s by 1, 11000 MB/s by 4")
-    assert found.fix == "mount with nconnect=4"
-    assert verdict(benchmark(settings=(RDMA, TCP, rdma4))).limits == ()
-
-
-def test_of_the_numbers_of_connections_that_help_the_best_is_recommended():
-    more = [replace(RDMA, nconnect=n) for n in (2, 4, 8)]
-    changes = [
-        change
-        for setting, rate in zip(more, (1.02e10, 1.15e10, 1.08e10))
-        for change in (
-            only(setting, rates(None, {READ: rate})),
-            only(setting, counted(connections=setting.nconnect)),
-        )
-    ]
-    (found,) = verdict(benchmark(*changes, settings=(RDMA, TCP, *more))).limits
-    assert found.fix == "mount with nconnect=4"
-
-
-def test_the_fastest_version_is_recommended():
-    made = benchmark(
-        only(RDMA3, rates(None, {READ: 9.9e9})), settings=(RDMA, TCP, RDMA3, TCP3)
-    )
-    assert verdict(made).version == "3"
-
-
-@pytest.mark.parametrize("settings", [(RDMA, TCP, RDMA3), (RDMA3, RDMA, TCP)])
-def test_a_version_with_one_transport_hides_no_comparison(settings):
-    """The mount of another may have left NFS 3 over TCP out."""
-    made = benchmark(only(RDMA3, rates(None, {READ: 9.9e9})), settings=settings)
-    found = verdict(made)
-    assert (found.version, found.better, len(found.ratios)) == ("4.2", "rdma", 4)
-    alone = verdict(benchmark(settings=(RDMA3, TCP)))
-    assert (alone.version, alone.better) == ("3", "unknown")
 
 
 def test_without_a_run_there_is_no_verdict():

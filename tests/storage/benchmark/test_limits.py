@@ -12,7 +12,6 @@ from support.storage.benchmarks import (
     TCP,
     benchmark,
     counted,
-    only,
     rates,
 )
 
@@ -21,7 +20,6 @@ from ovirt_rdma.storage.benchmark.verdict import limits, possible
 
 READ, WRITE = "sequential-read", "sequential-write"
 RANDOM = "random-read"
-RDMA4 = replace(RDMA, nconnect=4)
 LINE = 12.2e9  # what 100 Gb/s carry with an MTU of 4096, almost
 
 
@@ -142,14 +140,6 @@ PLANTED = {
     ),
     "reconnects": (benchmark(counted("rdma", READ, reconnects=2)), "losses"),
     "16 slots": (benchmark(counted("rdma", backlog=15.5), slots=16), "slots"),
-    "one connection is not enough": (
-        benchmark(
-            only(RDMA4, rates(None, {READ: 1.05e10, WRITE: 8.0e9})),
-            only(RDMA4, counted(connections=4)),
-            settings=(RDMA, TCP, RDMA4),
-        ),
-        "connections",
-    ),
     "PCIe 8 GT/s x4": (
         benchmark(
             rates("rdma", {READ: 3.2e9, WRITE: 3.1e9}),
@@ -221,11 +211,6 @@ SOUND = {
     "TCP in place of RDMA": benchmark(
         rates("rdma", {READ: 4e9}), counted(None, transport="mixed", busiest_cpu=1.0)
     ),
-    # What was faster had no more connections.
-    "nconnect ignored by the kernel": benchmark(
-        only(RDMA4, rates(None, {READ: 1.05e10, WRITE: 8.0e9})),
-        settings=(RDMA, TCP, RDMA4),
-    ),
     "a few errors": benchmark(
         counted(None, path_errors=3, tcp_resent=4, tcp_out_of_order=900)
     ),
@@ -255,9 +240,6 @@ SOUND = {
     "a server that is busy, not its disks": benchmark(BUSY_SERVER),
     "a host that is busy, not the server's disks": benchmark(BUSY_HOST),
     "requests that are late, without lost packets": benchmark(_too_late),
-    "more connections do not help": benchmark(
-        only(RDMA4, counted(connections=4)), settings=(RDMA, TCP, RDMA4)
-    ),
     "writes slower than reads over RDMA only": benchmark(rates("rdma", {WRITE: 4.0e9})),
 }
 
@@ -272,7 +254,6 @@ def test_a_full_link_excuses_what_is_behind_it():
     made = benchmark(
         rates("rdma", {READ: LINE, WRITE: LINE}),
         counted("rdma", backlog=3.0, load=READ),
-        settings=(RDMA, TCP, RDMA4),
     )
     assert [(one.kind, one.loads) for one in limits(made, RDMA)] == [
         ("link-rate", ("large reads", "large writes"))
