@@ -158,8 +158,6 @@ class NetworkPath:
     netdev, netdev_mtu: of the route; bytes
     device, port: the RDMA port that owns the source address, as ``mlx5_0`` and 1
     link_layer, data_rate_mbps, active_mtu: of that port; bytes, Mb/s
-    pcie_mbps: what the adapter's PCIe link carries, before headers
-    pcie_link: the link for people, as ``8 GT/s x4``
     """
 
     address: str
@@ -170,8 +168,6 @@ class NetworkPath:
     link_layer: Optional[str] = None
     data_rate_mbps: Optional[int] = None
     active_mtu: Optional[int] = None
-    pcie_mbps: Optional[int] = None
-    pcie_link: Optional[str] = None
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,6 @@ from ovirt_rdma.host.facts.statistics import (
     load_between,
     moved_without_requests,
 )
-from ovirt_rdma.host.rules.adapters import mbps
 from ovirt_rdma.storage.benchmark.model import (
     DEPTH,
     LOCAL,
@@ -66,8 +65,6 @@ LOADS = {
 }
 # Good NFS reaches 96 % of the payload over RDMA; a TCP stream less.
 _FULL = 0.85
-# Headers of PCIe packets take a tenth to a quarter: 8 GT/s x8 moves 52 of 63 Gb/s.
-_PCIE_FULL = 0.70
 _BUSY_ONE, _BUSY_ALL = 0.95, 0.90
 # One packet in 10,000: congestion control halves its rate for fewer.
 _LOSS, _TCP_LOSS = 1e-4, 1e-3
@@ -222,21 +219,6 @@ def _slots(rows: Rows, load: str, row: Row) -> Found:
     )
 
 
-def _pcie(rows: Rows, load: str, row: Row) -> Found:
-    path, used = rows.benchmark.path, row.rate.most * 8 / 1e6
-    if load == SMALL or path is None or not path.pcie_mbps or not path.data_rate_mbps:
-        return None
-    if path.pcie_mbps >= path.data_rate_mbps or used < _PCIE_FULL * path.pcie_mbps:
-        return None
-    return (
-        "pcie",
-        "the PCIe link of the adapter is narrower than its port",
-        f"{path.device} has {path.pcie_link}, {path.pcie_mbps} Mb/s, of which "
-        f"{used:.0f} are used; the port has {path.data_rate_mbps} Mb/s",
-        "ovirt-rdma-host explain PCIE-01",
-    )
-
-
 def _link(rows: Rows, load: str, row: Row) -> Found:
     limit = possible(rows)
     names = (SEQUENTIAL_READ, SEQUENTIAL_WRITE)
@@ -335,7 +317,6 @@ CHECKS: tuple[Callable[[Rows, str, Row], Found], ...] = (
     _losses,
     _cpu,
     _slots,
-    _pcie,
     _link,
     _server,
 )
@@ -357,9 +338,6 @@ def path_to(facts: Facts, address: str) -> NetworkPath:
     if not behind:
         return path
     device, port = behind[0]
-    slot = device.pci.address if device.pci else None
-    link = next((a.pci_link for a in facts.adapters if a.pci.address == slot), None)
-    known = mbps(link.speed_gts, link.width) if link else None
     return replace(
         path,
         device=device.name,
@@ -368,8 +346,6 @@ def path_to(facts: Facts, address: str) -> NetworkPath:
         # Soft-RoCE invents a rate if the netdev below has none (rxe_query_port).
         data_rate_mbps=None if device.is_soft_roce else port.data_rate_mbps,
         active_mtu=port.active_mtu,
-        pcie_mbps=known,
-        pcie_link=f"{link.speed_gts:g} GT/s x{link.width}" if link and known else None,
     )
 
 

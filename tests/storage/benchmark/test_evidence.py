@@ -10,11 +10,9 @@ from support.fakes.fake_hosts import connectx3_ib, mapped_gid, soft_roce
 
 from ovirt_rdma.host.collect.statistics import parse_mount_statistics
 from ovirt_rdma.host.facts.devices import (
-    Adapter,
     Gid,
     Netdev,
     PciIdentity,
-    PciLink,
     RdmaDevice,
     RdmaPort,
 )
@@ -170,7 +168,7 @@ def test_virtual_machines_are_no_load_of_this_host():
 PCI = PciIdentity("0000:17:00.0", "0x15b3", "0x101d", "0x00")
 
 
-def _roce(gid="10.0.0.2", rate=100_000, speed=8.0, width=4):
+def _roce(gid="10.0.0.2", rate=100_000):
     ports = (
         RdmaPort(
             *(1, "ACTIVE", "LinkUp", "Ethernet", rate, rate, 4096, 1024),
@@ -181,7 +179,6 @@ def _roce(gid="10.0.0.2", rate=100_000, speed=8.0, width=4):
         "hv1",
         "5.14.0",
         100.0,
-        adapters=(Adapter(PCI, pci_link=PciLink(speed, width, 16.0, 16)),),
         rdma_devices=(
             RdmaDevice("mlx5_0", "CA", "x", "mlx5_core", pci=PCI, ports=ports),
         ),
@@ -190,11 +187,10 @@ def _roce(gid="10.0.0.2", rate=100_000, speed=8.0, width=4):
     )
 
 
-def test_a_path_has_port_mtu_and_pcie_link():
+def test_a_path_has_port_and_mtu():
     path = path_to(_roce(), "10.0.0.1")
     assert path == NetworkPath(
         *("10.0.0.1", "ens1f0", 1500, "mlx5_0", 1, "Ethernet", 100_000, 1024),
-        *(31507, "8 GT/s x4"),
     )
 
 

@@ -140,13 +140,6 @@ PLANTED = {
     ),
     "reconnects": (benchmark(counted("rdma", READ, reconnects=2)), "losses"),
     "16 slots": (benchmark(counted("rdma", backlog=15.5), slots=16), "slots"),
-    "PCIe 8 GT/s x4": (
-        benchmark(
-            rates("rdma", {READ: 3.2e9, WRITE: 3.1e9}),
-            path=replace(PATH, pcie_mbps=31_507, pcie_link="8 GT/s x4"),
-        ),
-        "pcie",
-    ),
     "all processors busy": (
         benchmark(counted("rdma", cpu_s=94.0, busiest_cpu=0.99)),
         "cpu",
@@ -234,9 +227,6 @@ SOUND = {
         _serial, counted(None, rtt_ms=0.0, backlog=0.0)
     ),
     "this host is busy itself": benchmark(_serial, counted(None, busiest_cpu=0.56)),
-    "an x8 slot of enough speed": benchmark(
-        path=replace(PATH, pcie_mbps=126_000, pcie_link="16 GT/s x8")
-    ),
     "a server that is busy, not its disks": benchmark(BUSY_SERVER),
     "a host that is busy, not the server's disks": benchmark(BUSY_HOST),
     "requests that are late, without lost packets": benchmark(_too_late),
