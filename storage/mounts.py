@@ -617,11 +617,6 @@ def remount_fix(degraded: MountReview, ready: bool) -> str:
     return f"{first} (if not done yet); then {now}" if first else now
 
 
-def is_mount_of(mount_review: MountReview, export: Export) -> bool:
-    """Whether the mount is one of ``export``."""
-    return export.same_as(Export.maybe(mount_review.mount.source))
-
-
 def _by_nfs_class(mount: NfsMount) -> bool:
     """Whether VDSM may have mounted it as an NFS domain.
 

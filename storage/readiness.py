@@ -66,20 +66,16 @@ class Readiness:
         return next((v for v in (NOT_READY, UNKNOWN) if v in verdicts), READY)
 
     @property
-    def deciding_step(self) -> Optional[Step]:
-        """The first step that has the verdict; None if all are ready."""
-        return None if self.verdict == READY else next(self._deciding())
-
-    @property
     def fix(self) -> str:
         """The fix of the first step that has the verdict and a fix; or empty."""
         return next((step.fix for step in self._deciding() if step.fix), "")
 
     @property
     def reason(self) -> str:
-        """The detail of the deciding step."""
-        step = self.deciding_step
-        return step.detail if step else "this host and the server are ready for RDMA"
+        """The detail of the first step that has the verdict, unless all are ready."""
+        if self.verdict == READY:
+            return "this host and the server are ready for RDMA"
+        return next(self._deciding()).detail
 
     def _deciding(self) -> Iterator[Step]:
         return (step for step in self.steps if step.verdict == self.verdict)

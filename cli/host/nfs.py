@@ -79,7 +79,6 @@ from ovirt_rdma.storage.mounts import (
     conflict_clause,
     conflict_fix,
     conflicting_mounts,
-    is_mount_of,
     others_step,
     remount_fix,
     review_all,
@@ -638,7 +637,8 @@ class Check(_OfExport):
         degraded = [
             review
             for review in review_all(facts, policy)
-            if review.verdict in (DEGRADED, NOT_COVERED) and is_mount_of(review, export)
+            if review.verdict in (DEGRADED, NOT_COVERED)
+            and export.same_as(Export.maybe(review.mount.source))
         ]
         if output.for_people:
             _print_check(export, match, source, readiness, output)
