@@ -134,7 +134,6 @@ def _address(text: str) -> Optional[IpAddress]:
 
 TRANSPORT = "transport"
 PORT = "port"
-RETRY = "retry"
 VERSION = "version"
 
 RDMA, TCP = "rdma", "tcp"

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Optional
 
 from ovirt_rdma.host.collect.storage import marks_from_json, marks_to_json
-from ovirt_rdma.host.export import RDMA, Export, MountOptions, nfs_check, transport_of
+from ovirt_rdma.host.export import RDMA, Export, nfs_check, transport_of
 from ovirt_rdma.host.facts.model import CmId, DegradedMark, Facts, NfsMount
 from ovirt_rdma.host.paths import VDSM_MOUNTS
 from ovirt_rdma.host.policy.model import TCP, Policy, RuleMatch, rule_for
@@ -437,7 +437,6 @@ OK = "ok"
 DEGRADED = "degraded"
 NOT_COVERED = "not covered"
 UNNAMED = "not named"
-NCONNECT = "nconnect"
 _POSIXFS = (
     "VDSM mounts no NFS domain with such options (nosharecache is missing), and no "
     "rule covers a PosixFS domain"
@@ -450,20 +449,6 @@ _OR_BY_A_DOMAIN = (
 
 # The rule that names a source, such as "nas:/data".
 MatchOf = Callable[[str], Optional[RuleMatch]]
-
-
-@dataclass(frozen=True)
-class Negotiated:
-    """A number that a mount was asked to have, by the policy or its options, and has;
-    None if it is unknown.
-    """
-
-    asked: Optional[int]
-    made: Optional[int]
-
-    def __str__(self) -> str:
-        made = "unknown" if self.made is None else str(self.made)
-        return made if self.asked is None else f"{made} ({self.asked} asked for)"
 
 
 @dataclass(frozen=True)
@@ -488,18 +473,6 @@ class MountReview:
     cause: str = ""
     others: tuple[NfsMount, ...] = ()
     against: tuple[NfsMount, ...] = ()
-
-    def negotiated(self, name: str) -> Negotiated:
-        """Compare ``rsize``, ``wsize`` or ``nconnect`` with what was asked for.
-
-        The kernel shows no size that was asked for, and nconnect only if it took it.
-        """
-        shown = MountOptions.parse(self.mount.options).number(name)
-        options = self.match.rule.options if self.match else ""
-        asked = MountOptions.parse(options).number(name)
-        if name != NCONNECT:
-            return Negotiated(asked, shown)
-        return Negotiated(asked or shown, len(self.mount.protocols) or None)
 
     @property
     def reason(self) -> Optional[str]:
@@ -642,11 +615,6 @@ def remount_fix(degraded: MountReview, ready: bool) -> str:
     # Causes that readiness does not check, such as nfsmount.conf, would act again.
     first = degraded.mark.fix if degraded.mark else ""
     return f"{first} (if not done yet); then {now}" if first else now
-
-
-def is_mount_of(mount_review: MountReview, export: Export) -> bool:
-    """Whether the mount is one of ``export``."""
-    return export.same_as(Export.maybe(mount_review.mount.source))
 
 
 def _by_nfs_class(mount: NfsMount) -> bool:

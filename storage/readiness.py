@@ -28,8 +28,7 @@ from ovirt_rdma.host.facts.devices import (
     RdmaDevice,
     RdmaPort,
 )
-from ovirt_rdma.host.facts.infiniband import is_full_member, partition_of
-from ovirt_rdma.host.facts.model import Facts, NfsServer, Route
+from ovirt_rdma.host.facts.model import Facts, Route
 from ovirt_rdma.host.policy.model import MAX_SETTLE_S, NfsRule
 
 READY = "ready"
@@ -67,20 +66,16 @@ class Readiness:
         return next((v for v in (NOT_READY, UNKNOWN) if v in verdicts), READY)
 
     @property
-    def deciding_step(self) -> Optional[Step]:
-        """The first step that has the verdict; None if all are ready."""
-        return None if self.verdict == READY else next(self._deciding())
-
-    @property
     def fix(self) -> str:
         """The fix of the first step that has the verdict and a fix; or empty."""
         return next((step.fix for step in self._deciding() if step.fix), "")
 
     @property
     def reason(self) -> str:
-        """The detail of the deciding step."""
-        step = self.deciding_step
-        return step.detail if step else "this host and the server are ready for RDMA"
+        """The detail of the first step that has the verdict, unless all are ready."""
+        if self.verdict == READY:
+            return "this host and the server are ready for RDMA"
+        return next(self._deciding()).detail
 
     def _deciding(self) -> Iterator[Step]:
         return (step for step in self.steps if step.verdict == self.verdict)
@@ -196,8 +191,22 @@ def _no_device(facts: Facts, netdev: str) -> Step:
     return Step("port", NOT_READY, detail, fix)
 
 
+def read_local(reader: HostReader, most_gids: Optional[int] = None) -> Facts:
+    """Return the facts that :func:`local_steps` needs, and no others; of each table of
+    GIDs the first ``most_gids``, or all.
+    """
+    return Facts(
+        hostname="",
+        kernel_release=reader.kernel_release(),
+        uptime_s=0.0,
+        rdma_devices=reader.rdma_devices(most_gids=most_gids),
+        netdevs=reader.netdevs(),
+        modules=reader.modules(),
+    )
+
+
 class LocalFacts:
-    """Reads the facts that :func:`ovirt_rdma.storage.readiness.local_steps` needs.
+    """Reads the facts that :func:`local_steps` needs, for many servers at once.
 
     No caller gets facts that were read before its call: callers during a reading wait
     for the next one and share it. Remembers since when ports are down, by ``clock``.
@@ -233,16 +242,7 @@ class LocalFacts:
         return any(now - since < wait_s for since, _ in self._ports.values())
 
     def _read(self) -> Facts:
-        reader = self._reader
-        facts = Facts(
-            hostname="",
-            kernel_release=reader.kernel_release(),
-            uptime_s=0.0,
-            rdma_devices=reader.rdma_devices(),
-            netdevs=reader.netdevs(),
-            modules=reader.modules(),
-        )
-        now = self._clock()
+        facts, now = read_local(self._reader), self._clock()
         ports = {}
         for device in facts.rdma_devices:
             for port in device.ports:
@@ -298,39 +298,33 @@ class ServerReadiness:
 
     ``rule`` has the RDMA port and the timeouts. A name may have addresses of both
     families, and mount.nfs uses only the family that ``proto=`` names, so the first
-    address of each family is asked. Safe for several threads.
+    address of each family is asked. For one thread at a time.
     """
 
     def __init__(self, server: str, rule: NfsRule, surroundings: ProbeContext) -> None:
         self.server = server
-        self._rule = rule
-        self._around = surroundings
-        self._lock = threading.RLock()
+        # How long readiness waited for a port to come up, in seconds.
+        self.settled_s = 0.0
+        self._rule, self._around = rule, surroundings
         self._addresses: Optional[tuple[str, ...]] = None
-        self._readiness: Optional[Readiness] = None
-        self._asked_at = 0.0
-        self._rdma_address: Optional[str] = None
-        self._settled_s = 0.0
+        self._asked: Optional[tuple[Readiness, Optional[str], float]] = None
         self._tcp: dict[tuple[str, int], bool] = {}
 
+    # Not cached_property: up to Python 3.11 one server would wait for another.
     @property
     def addresses(self) -> tuple[str, ...]:
         """The server's first address of each family; empty if it does not resolve."""
-        with self._lock:
-            if self._addresses is None:
-                first: dict[bool, str] = {}
-                resolve = self._around.network.resolve
-                for address in resolve(self.server, RESOLVE_TIMEOUT_S):
-                    first.setdefault(is_ipv6(address), address)
-                self._addresses = tuple(first.values())
-            return self._addresses
+        if self._addresses is None:
+            first: dict[bool, str] = {}
+            for address in self._around.network.resolve(self.server, RESOLVE_TIMEOUT_S):
+                first.setdefault(is_ipv6(address), address)
+            self._addresses = tuple(first.values())
+        return self._addresses
 
-    @property
-    def rdma_address(self) -> Optional[str]:
-        """The address that :meth:`readiness` is about; None if there is none."""
-        with self._lock:
-            self.readiness()
-            return self._rdma_address
+    def _answer(self) -> tuple[Readiness, Optional[str], float]:
+        if self._asked is None:
+            self._asked = (*self._ask(), self._around.clock())
+        return self._asked
 
     def readiness(self) -> Readiness:
         """Check all that can be checked before a mount, in order of cost.
@@ -338,26 +332,17 @@ class ServerReadiness:
         The result is about the first address that can be reached over RDMA, or about
         the first address if none can.
         """
-        with self._lock:
-            if self._readiness is None:
-                self._readiness = self._ask()
-                self._asked_at = self._around.clock()
-            return self._readiness
+        return self._answer()[0]
 
     @property
-    def settled_s(self) -> float:
-        """How long readiness waited for a port to come up, in seconds; 0 if it was not
-        asked.
-        """
-        with self._lock:
-            return self._settled_s
+    def rdma_address(self) -> Optional[str]:
+        """The address that :meth:`readiness` is about; None if there is none."""
+        return self._answer()[1]
 
     @property
     def asked_at(self) -> float:
         """When readiness was asked, by the surroundings' clock."""
-        with self._lock:
-            self.readiness()
-            return self._asked_at
+        return self._answer()[2]
 
     def tcp_answers(self, port: int) -> bool:
         """Whether the server accepts TCP connections on ``port``."""
@@ -374,18 +359,17 @@ class ServerReadiness:
         return is_ipv6(addresses[0]) if addresses else None
 
     def _answers(self, address: str, port: int) -> bool:
-        with self._lock:
-            if (address, port) not in self._tcp:
-                self._tcp[address, port] = self._around.network.tcp_answers(
-                    address, port, self._rule.readiness_timeout
-                )
-            return self._tcp[address, port]
+        if (address, port) not in self._tcp:
+            self._tcp[address, port] = self._around.network.tcp_answers(
+                address, port, self._rule.readiness_timeout
+            )
+        return self._tcp[address, port]
 
-    def _ask(self) -> Readiness:
+    def _ask(self) -> tuple[Readiness, Optional[str]]:
         if not self.addresses:
             detail = f"{self.server} does not resolve to an address"
             fix = "check the server's name, /etc/hosts and DNS"
-            return Readiness((Step("address", NOT_READY, detail, fix),))
+            return Readiness((Step("address", NOT_READY, detail, fix),)), None
         asked = []
         for address, steps in self._settled_local_steps().items():
             readiness = Readiness((_address_step(self.server, address), *steps))
@@ -395,11 +379,9 @@ class ServerReadiness:
                 )
                 readiness = Readiness((*readiness.steps, listener))
             if readiness.verdict != NOT_READY:
-                self._rdma_address = address
-                return readiness
+                return readiness, address
             asked.append(readiness)
-        self._rdma_address = self.addresses[0]
-        return asked[0]
+        return asked[0], self.addresses[0]
 
     def _settled_local_steps(self) -> dict[str, tuple[Step, ...]]:
         """Return the local steps for each address.
@@ -429,7 +411,7 @@ class ServerReadiness:
             if around.sleep is None or late or not helps:
                 return steps_of
             around.sleep(SETTLE_POLL_S)
-            self._settled_s = around.clock() - began
+            self.settled_s = around.clock() - began
 
 
 def is_ipv6(address: str) -> bool:
@@ -477,142 +459,6 @@ def address_in_facts(facts: Facts, server: str) -> Optional[str]:
     return None
 
 
-def compared_with_server(
-    facts: Facts, server: Facts, address: str, port: int, version: str
-) -> tuple[tuple[Step, ...], tuple[tuple[str, str], ...]]:
-    """Compare this host with its server's facts: steps, and warnings with a fix.
-
-    ``address`` is the server's, ``port`` that of RDMA, ``version`` as in the engine
-    (``auto``, ``4.2``).
-    """
-    nfsd, name = server.nfs_server or NfsServer(), server.hostname
-    if nfsd.listeners is None:
-        listener = Step("nfsd", UNKNOWN, f"it is unknown where {name} listens")
-    elif port in nfsd.rdma_ports:
-        listener = Step("nfsd", READY, f"{name} listens over RDMA on port {port}")
-    else:
-        shown = ", ".join(map(str, nfsd.rdma_ports)) or "none"
-        detail = (
-            f"{name} does not listen over RDMA on port {port} (RDMA ports: {shown})"
-        )
-        fix = f"on {name}: ovirt-rdma-host server check"
-        listener = Step("nfsd", NOT_READY, detail, fix)
-    steps = [listener, _version_step(name, nfsd.versions, version)]
-    ours = next((r.netdev for r in facts.routes if r.destination == address), None)
-    theirs = next(
-        (
-            netdev.name
-            for netdev in server.netdevs
-            if any(one.partition("/")[0] == address for one in netdev.addresses)
-        ),
-        None,
-    )
-    if ours is None or theirs is None:
-        missing = f"the route to {address}" if ours is None else f"who has {address}"
-        of = "this host" if ours is None else name
-        step = Step("netdevs", UNKNOWN, f"the facts of {of} do not show {missing}")
-        return (*steps, step), ()
-    one, other = _Way.of(facts, ours), _Way.of(server, theirs)
-    steps += [_mtu_step(one, other), *_partition_steps(one, other)]
-    return tuple(steps), tuple(_flow_control(one, other))
-
-
-def _version_step(name: str, offered: Optional[tuple[str, ...]], version: str) -> Step:
-    if offered is None:
-        return Step("version", UNKNOWN, f"the NFS versions of {name} are unknown")
-    shown = f"{name} offers NFS {', '.join(offered) or 'in no version'}"
-    if any(version in ("auto", one, one.partition(".")[0]) for one in offered):
-        return Step("version", READY, shown)
-    fix = "choose one of them for the storage domain in the engine"
-    return Step("version", NOT_READY, f"{shown}, not {version}", fix)
-
-
-@dataclass(frozen=True)
-class _Way:
-    """The netdev that has the address, and those of RDMA ports below it."""
-
-    host: str
-    netdev: Netdev
-    below: tuple[Netdev, ...]
-
-    @classmethod
-    def of(cls, facts: Facts, name: str) -> _Way:
-        """Return the way through the netdev ``name``, which ``facts`` should have."""
-        by_name = {netdev.name: netdev for netdev in facts.netdevs}
-        netdev = by_name.get(name) or Netdev(name, 0, 0, "", "unknown")
-        names = (name, *NetdevGraph(facts.netdevs).below(name))
-        found = (by_name[one] for one in dict.fromkeys(names) if one in by_name)
-        ports = tuple(one for one in found if one.rdma_device)
-        return cls(facts.hostname, netdev, ports)
-
-    @property
-    def title(self) -> str:
-        """The netdev in sentences: ``ens1f0 of hv1``."""
-        return f"{self.netdev.name} of {self.host}"
-
-
-def _mtu_step(one: _Way, other: _Way) -> Step:
-    mtus = one.netdev.mtu, other.netdev.mtu
-    shown = f"{one.title} has MTU {mtus[0]}, {other.title} {mtus[1]}"
-    if not all(mtus):
-        return Step("mtu", UNKNOWN, "the MTU of a netdev is unknown")
-    if mtus[0] == mtus[1]:
-        return Step("mtu", READY, shown)
-    if one.netdev.ipoib and other.netdev.ipoib:
-        # The path MTU of RDMA is the subnet manager's.
-        return Step("mtu", READY, f"{shown}: that is for TCP only")
-    lost = f"{shown}: large packets of the other are lost"
-    return Step("mtu", NOT_READY, lost, "set one MTU on hosts, switch and server")
-
-
-def _partition_steps(one: _Way, other: _Way) -> Iterator[Step]:
-    ipoib = one.netdev.ipoib, other.netdev.ipoib
-    if not all(ipoib):
-        if any(ipoib):
-            detail = f"only one of {one.title} and {other.title} is InfiniBand"
-            fix = "use an address of the server on the same fabric"
-            yield Step("pkey", NOT_READY, detail, fix)
-        return
-    keys = [ipoib_of.pkey or "" for ipoib_of in ipoib if ipoib_of]
-    partitions = set(map(partition_of, keys))
-    if None in partitions:
-        yield Step("pkey", UNKNOWN, "the P_Key of a netdev is unknown")
-        return
-    shown = f"{one.title} has P_Key {keys[0]}, {other.title} {keys[1]}"
-    same = len(partitions) == 1
-    if same and any(map(is_full_member, keys)):
-        yield Step("pkey", READY, shown)
-        return
-    both = f"{shown}: both are limited members" if same else shown
-    yield Step("pkey", NOT_READY, both, "see ovirt-rdma-host fabric check")
-
-
-def _flow_control(one: _Way, other: _Way) -> Iterator[tuple[str, str]]:
-    """Yield how PFC and the trust mode differ; not for InfiniBand."""
-    if one.netdev.ipoib or other.netdev.ipoib:
-        return
-    known = [[netdev.dcb for netdev in way.below if netdev.dcb] for way in (one, other)]
-    if not all(known):
-        yield f"the flow control of {one.title} or {other.title} is unknown", ""
-        return
-    mine, its = known[0][0], known[1][0]
-    for what, first, second in (
-        ("PFC for priorities", mine.pfc_priorities, its.pfc_priorities),
-        ("trust", mine.trust, its.trust),
-    ):
-        if first is None or second is None:
-            yield f"{what}: unknown for {one.title} or {other.title}", ""
-        elif first != second:
-            shown = [
-                each if isinstance(each, str) else ", ".join(map(str, each)) or "none"
-                for each in (first, second)
-            ]
-            yield (
-                f"{what}: {shown[0]} on {one.title}, {shown[1]} on {other.title}",
-                "set the same on hosts, switch and server; see ROCE-PFC-01",
-            )
-
-
 def _address_step(server: str, address: str) -> Step:
     shown = "an IP address" if server == address else address
     return Step("address", READY, f"{server} is {shown}")
@@ -639,9 +485,7 @@ class RecentAnswers:
     def __init__(
         self, network: Network, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._network = network
-        self._clock = clock
-        self._guard = threading.Lock()
+        self._network, self._clock = network, clock
         self._locks: dict[Hashable, threading.Lock] = {}
         # The negative answers, and when they were given.
         self._negative: dict[Hashable, tuple[Any, float]] = {}
@@ -676,21 +520,17 @@ class RecentAnswers:
         self, key: Hashable, ask: Callable[[], T], is_negative: Callable[[T], bool]
     ) -> tuple[T, Optional[float]]:
         """Return the answer, and its age in seconds if it is an earlier one."""
-        with self._guard:
-            lock = self._locks.setdefault(key, threading.Lock())
-        with lock:
-            with self._guard:
-                now = self._clock()
-                if now - self._last > BURST_GAP_S:
-                    self._negative.clear()
-                self._last = now
-                earlier, at = self._negative.get(key, (None, -math.inf))
+        with self._locks.setdefault(key, threading.Lock()):
+            now = self._clock()
+            if now - self._last > BURST_GAP_S:
+                self._negative.clear()
+            self._last = now
+            earlier, at = self._negative.pop(key, (None, -math.inf))
             if now - at <= LONGEST_S:
+                self._negative[key] = earlier, at
                 return earlier, now - at
             answer = ask()
-            with self._guard:
-                self._last = now = self._clock()
-                self._negative.pop(key, None)
-                if is_negative(answer):
-                    self._negative[key] = answer, now
+            self._last = now = self._clock()
+            if is_negative(answer):
+                self._negative[key] = answer, now
             return answer, None

@@ -17,9 +17,7 @@ from ovirt_rdma.host.export import (
     DEFAULT_TIMEOUT,
     PORT,
     RDMA,
-    RETRY,
     TRANSPORT,
-    IpAddress,
     MountOptions,
     netid_for,
 )
@@ -156,40 +154,17 @@ def choose(
     )
 
 
-def stock_warnings(
-    options: MountOptions, address: Optional[IpAddress] = None
-) -> tuple[str, ...]:
-    """Return what is wrong with the engine's options for an export that no rule names;
-    empty if nothing is.
-
+def stock_warnings(options: MountOptions) -> tuple[str, ...]:
+    """Return what is wrong with the engine's options for an export that no rule names:
     VDSM passes them to mount unchanged, and mount does not report conflicts.
-    ``address`` is the server's; None if the export has a name. A missing port is not
-    reported: the kernel's default for RDMA is 20049 (fs/nfs/fs_context.c). Source:
-    nfs(5).
     """
     warnings = [str(conflict) for conflict in options.conflicts()]
-    netid, port = options.netid, options.port
     if options.wants_rdma:
+        # nfs(5), retry=: two minutes for a mount in the foreground.
         warnings.append(
-            "RDMA without a rule: readiness is not checked, and there is no fallback"
-        )
-        if options.last(RETRY) is None:
-            # nfs(5), retry=: two minutes for a mount in the foreground.
-            warnings.append(
-                "without retry=0, a server that does not listen blocks the mount for "
-                "two minutes"
-            )
-        if address is not None:
-            wanted = netid_for(RDMA, ipv6=address.version == 6)
-            if netid != wanted:
-                warnings.append(
-                    f"{netid} does not reach an IPv{address.version} server: write "
-                    f"proto={wanted}"
-                )
-    elif port == DEFAULT_PORT:
-        warnings.append(
-            f"port={DEFAULT_PORT} is the port of NFS over RDMA, but the transport is "
-            f"{netid or 'TCP'}: servers do not answer TCP there"
+            "RDMA without a rule: readiness is not checked, there is no fallback, and "
+            "without retry=0 a server that does not listen blocks the mount for two "
+            "minutes"
         )
     return tuple(warnings)
 

@@ -41,7 +41,6 @@ from ovirt_rdma.cli.parser import (
     Context,
     Parser,
     add_allow_none,
-    file_name,
     number,
     time_span,
     verdict_code,
@@ -49,7 +48,6 @@ from ovirt_rdma.cli.parser import (
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.collect.storage import MOUNTINFO
-from ovirt_rdma.host.daemon.loop import NOT_RUNNING, OFF, START, read_daemon
 from ovirt_rdma.host.enablement.state import marker_mode
 from ovirt_rdma.host.errors import ExitCode, Problem, UsageProblem
 from ovirt_rdma.host.export import (
@@ -61,8 +59,7 @@ from ovirt_rdma.host.export import (
     engine_problems,
     option_string,
 )
-from ovirt_rdma.host.facts.model import Facts, load
-from ovirt_rdma.host.paths import DAEMON_UNIT
+from ovirt_rdma.host.facts.model import Facts, NfsMount, load
 from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, RuleMatch, rule_for
 from ovirt_rdma.host.server_kinds import contradiction, kind_of, remarks
 from ovirt_rdma.host.system.json_codec import plain
@@ -82,7 +79,6 @@ from ovirt_rdma.storage.mounts import (
     conflict_clause,
     conflict_fix,
     conflicting_mounts,
-    is_mount_of,
     others_step,
     remount_fix,
     review_all,
@@ -97,7 +93,6 @@ from ovirt_rdma.storage.readiness import (
     ServerReadiness,
     Step,
     address_in_facts,
-    compared_with_server,
     is_ipv6,
     steps_from_facts,
 )
@@ -173,10 +168,6 @@ class ListMounts(HostVerb, Source, AllowNone):
         return verdict_code(self, looked_at=bool(reviews), failed=bool(wrong))
 
 
-# The mount options whose result is shown, and their names there.
-_NEGOTIATED = (("nconnect", "connections"), ("rsize", "rsize"), ("wsize", "wsize"))
-
-
 _TONES = {OK: "good", DEGRADED: "bad", UNPROVEN: "doubtful", NOT_COVERED: "bad"}
 
 
@@ -236,7 +227,7 @@ def _print_proof(review: MountReview, output: Output) -> None:
         [
             ("mounted at", review.mount.mountpoint),
             *(seen or [("proof", "no signal")]),
-            *((name, str(review.negotiated(key))) for key, name in _NEGOTIATED),
+            *((k, str(n or "unknown")) for k, n in _negotiated(review.mount).items()),
         ],
         indent="  ",
     )
@@ -255,8 +246,14 @@ def _list_document(review: MountReview) -> dict[str, Any]:
         "sentence": review.sentence,
         "fix": review.fix,
         "signals": [asdict(signal) for signal in review.proof.signals],
-        **{name: asdict(review.negotiated(key)) for key, name in _NEGOTIATED},
+        **_negotiated(review.mount),
     }
+
+
+def _negotiated(mount: NfsMount) -> dict[str, Optional[int]]:
+    options = MountOptions.parse(mount.options)
+    sizes = {name: options.number(name) for name in ("rsize", "wsize")}
+    return {"connections": len(mount.protocols) or None, **sizes}
 
 
 _HEALTH_KIND = "nfs-health"
@@ -355,9 +352,7 @@ class ShowPaths(HostVerb, AllowNone):
                 )
         reason, fix, wanted = "No mount on this host has paths", "", False
         if state is None:
-            reason, fix, wanted = _no_paths(context.root)
-        else:
-            problems += state.problems
+            reason, fix, wanted = _no_paths(context)
         if not output.for_people:
             content = {
                 "reason": "" if found else reason,
@@ -383,29 +378,18 @@ def _has(server: ServerPaths, export: Export) -> bool:
     return any(export.same_as(Export.maybe(one)) for one in server.exports)
 
 
-def _no_paths(root: str) -> tuple[str, str, bool]:
-    """Return why nobody keeps the state of paths; what to do; and whether somebody
-    should.
+def _no_paths(context: Context) -> tuple[str, str, bool]:
+    """Return why there is no state of paths; what to do; and whether there should be
+    one.
     """
-    try:
-        daemon = read_daemon(root)
-    except Problem as problem:
-        return problem.one_line, problem.fix, True
-    if daemon is None and marker_mode(Path(root)) is None:
+    policy, _ = policy_in_question(None, context)
+    if marker_mode(Path(context.root)) is None:
         enable = "ovirt-rdma-host enable"
         return "Nobody watches paths: this host is not enabled", enable, False
-    if daemon is None:
-        return NOT_RUNNING, START, True
-    task = next((one for one in daemon.tasks if one.name == "paths"), None)
-    if task is None:
-        restart = f"systemctl restart {DAEMON_UNIT}"
-        return "The daemon that is running does not know paths", restart, True
-    if task.state == OFF:
+    if not any(rule.paths for rule in policy.nfs.rules):
         edit = "add paths to the rule of the server: ovirt-rdma-host policy edit"
         return "No rule of the policy has paths", edit, False
-    said = f": {task.sentence}" if task.sentence else ""
-    journal = f"journalctl -b -u {DAEMON_UNIT}"
-    return f"The paths are unknown; task paths: {task.state}{said}", journal, True
+    return "The paths are unknown", "ovirt-rdma-host daemon status", True
 
 
 class Watch(HostVerb):
@@ -597,7 +581,7 @@ def _choose(
     odd = (*odd, *([tls] if tls else ()))
     if match is None:
         choice = choose(None, engine, Families(), None)
-        return choice, (*stock_warnings(engine, export.address), *odd)
+        return choice, (*stock_warnings(engine), *odd)
     if args.facts is None:
         shared = Shared(ProbeContext(HostReader(root), probe))
         # The same decision as in vdsmd, from the same sources.
@@ -628,22 +612,13 @@ class Check(_OfExport):
     more = (
         "Mounts nothing. With --facts no network is used, not even to resolve a\n"
         "name. Port and timeouts are those of the rule that names the export,\n"
-        "or built-in defaults. --server-facts compares listener, versions, MTU,\n"
-        "P_Key and PFC with those of a Linux server."
+        "or built-in defaults."
     )
-
-    server_facts: Optional[str]
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
         cls.add_export(parser)
         cls.add_version(parser)
-        parser.add_argument(
-            "--server-facts",
-            metavar="FILE",
-            type=file_name,
-            help="a facts file of the server, from 'facts -o json' there",
-        )
 
     def run(self, context: Context) -> int:
         output, export = context.output, self.export
@@ -653,26 +628,17 @@ class Check(_OfExport):
         # written. The defaults of a policy apply to its rules only.
         rule = NfsRule(0, "none", export.server, "*", PREFER_RDMA)
         rule = match.rule if match else rule
-        server = load(self.server_facts) if self.server_facts is not None else None
         facts = mount_facts(self.facts, context.root)
         readiness, addresses = self._ask(rule, facts, context.root)
         # A remount includes the mounts in the way, so these do not prevent healing.
         healable = readiness.verdict == READY
         readiness = Readiness((*readiness.steps, self._others(facts, addresses)))
         warnings = self._in_the_way_of_tcp(match, facts, addresses)
-        if server is not None and addresses:
-            whole = facts
-            if self.facts is None:
-                whole = HostReader(context.root).facts(addresses)
-            steps, differences = compared_with_server(
-                whole, server, addresses[0], rule.port, self.nfs_version
-            )
-            readiness = Readiness((*readiness.steps, *steps))
-            warnings += differences
         degraded = [
             review
             for review in review_all(facts, policy)
-            if review.verdict in (DEGRADED, NOT_COVERED) and is_mount_of(review, export)
+            if review.verdict in (DEGRADED, NOT_COVERED)
+            and export.same_as(Export.maybe(review.mount.source))
         ]
         if output.for_people:
             _print_check(export, match, source, readiness, output)
@@ -693,26 +659,14 @@ class Check(_OfExport):
                     "verdict": readiness.verdict,
                     "reason": readiness.reason,
                     "steps": [
-                        {
-                            "name": step.name,
-                            "result": _RESULTS[step.verdict],
-                            "detail": step.detail,
-                            "fix": step.fix,
-                        }
+                        {**plain(step), "result": _RESULTS[step.verdict]}
                         for step in readiness.steps
                     ],
                     "warnings": [
                         {"sentence": sentence, "fix": fix} for sentence, fix in warnings
                     ],
                     "degraded": [
-                        {
-                            "mountpoint": one.mount.mountpoint,
-                            "transport": one.proof.transport,
-                            "since": one.since,
-                            "reason": one.reason,
-                            "sentence": one.sentence,
-                            "fix": remount_fix(one, healable),
-                        }
+                        {**_list_document(one), "fix": remount_fix(one, healable)}
                         for one in degraded
                     ],
                 },

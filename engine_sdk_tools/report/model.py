@@ -193,8 +193,6 @@ class HostBenchmark:
     ratios: tuple[Ratio, ...]
     limits: tuple[Limit, ...]
     link_limit_mbps: Optional[float]
-    options: str
-    reasons: tuple[str, ...]
     rows: tuple[Measured, ...]
     skipped: tuple[str, ...]
 

@@ -25,7 +25,6 @@ from ovirt_rdma.host.export import (
 )
 from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.policy.model import NfsRule
-from ovirt_rdma.host.server_kinds import kind_of
 from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.benchmark import tools, verdict
 from ovirt_rdma.storage.benchmark.model import (
@@ -69,8 +68,8 @@ class Request:
     seconds: of each run of fio; size: of the file, in bytes
     """
 
-    versions: Sequence[str] = ("4.2",)
-    nconnect: Sequence[int] = (1,)
+    version: str = "4.2"
+    nconnect: int = 1
     repeats: int = 3
     seconds: int = 3
     size: int = 256 * MIB
@@ -78,10 +77,8 @@ class Request:
     def turns(self) -> tuple[tuple[int, Setting], ...]:
         """Return the mounts in their order, each with the number of its repeat."""
         return tuple(
-            (repeat, Setting(transport, version, nconnect))
+            (repeat, Setting(transport, self.version, self.nconnect))
             for repeat in range(1, self.repeats + 1)
-            for version in self.versions
-            for nconnect in self.nconnect
             for transport in ((RDMA, TCP) if repeat % 2 else (TCP, RDMA))
         )
 
@@ -127,10 +124,9 @@ class Measuring:
         path = None
         if self.addresses:
             path = verdict.path_to(self.facts, self.addresses[0])
-        no_rdma = None
-        if self.readiness.verdict == NOT_READY:
-            no_rdma = self.readiness.reason
-            self.skipped.append(f"RDMA was not measured: {no_rdma}")
+        no_rdma = self.readiness.verdict == NOT_READY
+        if no_rdma:
+            self.skipped.append(f"RDMA was not measured: {self.readiness.reason}")
         left_out: set[Setting] = set()
         planned = request.turns()
         jobs: list[Job] = []
@@ -158,12 +154,6 @@ class Measuring:
                     jobs.append(Job(setting, load, repeat, *result, sample))
         if not jobs:
             raise Problem("bench-nothing-mounted", "; ".join(self.skipped))
-        said = (
-            m.server_program
-            for m in self.facts.nfs_mounts
-            if m.address in self.addresses
-        )
-        kind = kind_of(self.rule.server_kind, next(filter(None, said), None))
         return Benchmark(
             taken_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             hostname=self.facts.hostname,
@@ -174,8 +164,6 @@ class Measuring:
             slots=self.facts.tuning.rdma_slots if self.facts.tuning else None,
             jobs=tuple(jobs),
             skipped=tuple(dict.fromkeys(self.skipped)),
-            no_rdma=no_rdma,
-            server_kind=kind.name if kind else None,
         )
 
     def options(self, setting: Setting) -> str:

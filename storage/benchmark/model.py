@@ -92,7 +92,6 @@ class Sample:
     transport: as the connections show it: RDMA, TCP, or ``mixed``; LOCAL if more data
         was moved than its requests can carry; None if unknown
     connections: those that exist, which may be fewer than asked for
-    rsize, wsize: bytes, as negotiated with the server
     cpu_s, cpus: busy seconds of all processors of the host together, without those of
         virtual machines, and how many processors
     busiest_cpu: the busy share of the busiest processor, 0 to 1, counted so too
@@ -111,8 +110,6 @@ class Sample:
     seconds: float
     transport: Optional[str] = None
     connections: int = 0
-    rsize: Optional[int] = None
-    wsize: Optional[int] = None
     cpu_s: float = 0.0
     cpus: int = 1
     busiest_cpu: float = 0.0
@@ -160,11 +157,7 @@ class NetworkPath:
 
     netdev, netdev_mtu: of the route; bytes
     device, port: the RDMA port that owns the source address, as ``mlx5_0`` and 1
-    link_layer, data_rate_mbps, active_mtu, max_mtu: of that port; bytes, Mb/s
-    pcie_mbps: what the adapter's PCIe link carries, before headers
-    pcie_link: the link for people, as ``8 GT/s x4``
-    fastest, fastest_mbps: another port of this host that is ACTIVE and has a higher
-        rate, as ``mlx5_1/1``; None if there is none
+    link_layer, data_rate_mbps, active_mtu: of that port; bytes, Mb/s
     """
 
     address: str
@@ -175,11 +168,6 @@ class NetworkPath:
     link_layer: Optional[str] = None
     data_rate_mbps: Optional[int] = None
     active_mtu: Optional[int] = None
-    max_mtu: Optional[int] = None
-    pcie_mbps: Optional[int] = None
-    pcie_link: Optional[str] = None
-    fastest: Optional[str] = None
-    fastest_mbps: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -190,9 +178,6 @@ class Benchmark:
     export: ``server:/path``
     slots: requests under way for each RDMA connection (rdma_slot_table_entries)
     skipped: sentences about what was not measured, and why
-    no_rdma: why the server cannot be reached over RDMA; None if it can, or was not
-        asked
-    server_kind: the kind of the server, by the policy's rule or by the server itself
     """
 
     taken_at: str
@@ -204,8 +189,6 @@ class Benchmark:
     slots: Optional[int] = None
     jobs: tuple[Job, ...] = ()
     skipped: tuple[str, ...] = ()
-    no_rdma: Optional[str] = None
-    server_kind: Optional[str] = None
 
 
 # In the lab the same load was up to 1.4 times as fast a minute later.
@@ -330,18 +313,6 @@ class Rows:
     def settings(self) -> tuple[Setting, ...]:
         """All settings that were measured."""
         return tuple(dict.fromkeys(row.setting for row in self.rows))
-
-    def alike(self, setting: Setting, more_than: int = 0) -> list[Setting]:
-        """Return the settings of this transport and version with ``more_than`` so many
-        connections, the fewest first.
-        """
-        same = [
-            one
-            for one in self.settings
-            if (one.transport, one.version) == (setting.transport, setting.version)
-            and one.nconnect > more_than
-        ]
-        return sorted(same, key=lambda one: one.nconnect)
 
 
 def as_document(benchmark: Benchmark, verdict: object) -> dict[str, object]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Say what a benchmark means: RDMA or TCP, the limit that was met, mount options. Pure.
+"""Say what a benchmark means: RDMA or TCP, and the limit that was met. Pure.
 
 The evidence is condensed from facts and counters. TCP may be the better choice: a host
 whose processors are busy with Soft-RoCE, or an array that answers RDMA badly.
@@ -20,18 +20,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Callable, Optional
 
 from ovirt_rdma.host.export import (
     DEFAULT_TIMEOUT,
     RDMA,
     TCP,
-    netid_for,
     nfs_check,
     transport_of,
 )
-from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.statistics import (
     LOSSES,
@@ -43,9 +40,6 @@ from ovirt_rdma.host.facts.statistics import (
     load_between,
     moved_without_requests,
 )
-from ovirt_rdma.host.policy.model import DEFAULT_PORT
-from ovirt_rdma.host.rules.adapters import mbps
-from ovirt_rdma.host.server_kinds import KINDS
 from ovirt_rdma.storage.benchmark.model import (
     DEPTH,
     LOCAL,
@@ -71,14 +65,11 @@ LOADS = {
 }
 # Good NFS reaches 96 % of the payload over RDMA; a TCP stream less.
 _FULL = 0.85
-# Headers of PCIe packets take a tenth to a quarter: 8 GT/s x8 moves 52 of 63 Gb/s.
-_PCIE_FULL = 0.70
 _BUSY_ONE, _BUSY_ALL = 0.95, 0.90
 # One packet in 10,000: congestion control halves its rate for fewer.
 _LOSS, _TCP_LOSS = 1e-4, 1e-3
 # Behind a lost segment all others of the window are out of order.
 _TCP_GAPS = 1e-2
-_GAIN = 1.25
 # The samples include the start of fio: a processor that is busy in the whole run shows
 # as less, in the lab as 0.55 in a run of one second.
 _BUSY_PARTLY = 0.50
@@ -228,23 +219,8 @@ def _slots(rows: Rows, load: str, row: Row) -> Found:
     )
 
 
-def _pcie(rows: Rows, load: str, row: Row) -> Found:
-    path, used = rows.benchmark.path, row.rate.most * 8 / 1e6
-    if load == SMALL or path is None or not path.pcie_mbps or not path.data_rate_mbps:
-        return None
-    if path.pcie_mbps >= path.data_rate_mbps or used < _PCIE_FULL * path.pcie_mbps:
-        return None
-    return (
-        "pcie",
-        "the PCIe link of the adapter is narrower than its port",
-        f"{path.device} has {path.pcie_link}, {path.pcie_mbps} Mb/s, of which "
-        f"{used:.0f} are used; the port has {path.data_rate_mbps} Mb/s",
-        "ovirt-rdma-host explain PCIE-01",
-    )
-
-
 def _link(rows: Rows, load: str, row: Row) -> Found:
-    path, limit = rows.benchmark.path, possible(rows)
+    limit = possible(rows)
     names = (SEQUENTIAL_READ, SEQUENTIAL_WRITE)
     both = [_other(rows, row, name, how) for name in names for how in (RDMA, TCP)]
     rates = [one.rate.middle for one in both if one]
@@ -259,13 +235,7 @@ def _link(rows: Rows, load: str, row: Row) -> Found:
         )
     else:
         return None
-    fix = ""
-    if path and path.fastest:
-        fix = (
-            f"{path.fastest} has {path.fastest_mbps} Mb/s: give the server an address "
-            "in its network, and use that in the storage domain"
-        )
-    return "link-rate", "the link is fully used", f"{row.load}: {evidence}", fix
+    return "link-rate", "the link is fully used", f"{row.load}: {evidence}", ""
 
 
 def _about_equal(*rates: float) -> bool:
@@ -343,60 +313,12 @@ def _late_by_both(rows: Rows, load: str, row: Row) -> str:
     )
 
 
-def more_connections(rows: Rows, row: Row) -> Optional[Row]:
-    """Return the fastest row with more connections that was clearly faster; or None."""
-    same = rows.alike(row.setting, row.setting.nconnect)
-    faster = [
-        other
-        for setting in same
-        if (other := rows.one(setting, row.load.name))
-        and other.connections > row.connections
-        and other.rate.middle >= _GAIN * row.rate.middle
-        and apart(other.rate, row.rate)
-    ]
-    return max(faster, key=lambda one: one.rate.middle, default=None)
-
-
-def _connections(rows: Rows, load: str, row: Row) -> Found:
-    other = more_connections(rows, row)
-    if other is None:
-        return None
-    return (
-        "connections",
-        "one connection is not enough",
-        f"{row.load}: {mb(row.rate.middle)} by {row.connections}, "
-        f"{mb(other.rate.middle)} by {other.connections}",
-        f"mount with nconnect={other.setting.nconnect}",
-    )
-
-
-def _mtu(rows: Rows, load: str, row: Row) -> Found:
-    path = rows.benchmark.path
-    if load == SMALL or path is None or row.setting.transport != RDMA:
-        return None
-    if not path.active_mtu or not path.max_mtu or 2 * path.active_mtu > path.max_mtu:
-        return None
-    if is_full(rows, row):
-        return None
-    return (
-        "mtu",
-        "the packets are small: the port's MTU is below what it can have",
-        f"{path.device}/{path.port}: active MTU {path.active_mtu} of {path.max_mtu}, "
-        f"netdev {path.netdev} {path.netdev_mtu}",
-        "InfiniBand: raise the MTU of the partition; RoCE: MTU 4200 or more on netdev, "
-        "switch and server",
-    )
-
-
 CHECKS: tuple[Callable[[Rows, str, Row], Found], ...] = (
     _losses,
     _cpu,
     _slots,
-    _pcie,
     _link,
-    _connections,
     _server,
-    _mtu,
 )
 
 
@@ -410,45 +332,21 @@ def path_to(facts: Facts, address: str) -> NetworkPath:
         return NetworkPath(address)
     mtu = next((d.mtu for d in facts.netdevs if d.name == route.netdev), None)
     path = NetworkPath(address, route.netdev, mtu)
-    own: Optional[int] = 0
     behind = ports_behind(
         facts.rdma_devices, facts.netdevs, route.netdev, route.source or ""
     )
-    if behind:
-        device, port = behind[0]
-        own = _rate(device, port)
-        slot = device.pci.address if device.pci else None
-        link = next((a.pci_link for a in facts.adapters if a.pci.address == slot), None)
-        known = mbps(link.speed_gts, link.width) if link else None
-        path = replace(
-            path,
-            device=device.name,
-            port=port.number,
-            link_layer=port.link_layer,
-            data_rate_mbps=own,
-            active_mtu=port.active_mtu,
-            max_mtu=port.max_mtu,
-            pcie_mbps=known,
-            pcie_link=f"{link.speed_gts:g} GT/s x{link.width}"
-            if link and known
-            else None,
-        )
-    others = [
-        (rate, f"{device.name}/{port.number}")
-        for device in facts.rdma_devices
-        for port in device.ports
-        if port.is_active and (device.name, port.number) != (path.device, path.port)
-        if own is not None and (rate := _rate(device, port) or 0) > own
-    ]
-    if not others:
+    if not behind:
         return path
-    fastest_mbps, fastest = max(others)
-    return replace(path, fastest=fastest, fastest_mbps=fastest_mbps)
-
-
-def _rate(device: RdmaDevice, port: RdmaPort) -> Optional[int]:
-    # Soft-RoCE invents a rate if the netdev below has none (rxe_query_port).
-    return None if device.is_soft_roce else port.data_rate_mbps
+    device, port = behind[0]
+    return replace(
+        path,
+        device=device.name,
+        port=port.number,
+        link_layer=port.link_layer,
+        # Soft-RoCE invents a rate if the netdev below has none (rxe_query_port).
+        data_rate_mbps=None if device.is_soft_roce else port.data_rate_mbps,
+        active_mtu=port.active_mtu,
+    )
 
 
 # proc(5): user nice system idle iowait irq softirq steal guest guest_nice. Time stolen
@@ -556,8 +454,6 @@ def _with_mount(
         sample,
         transport=transport,
         connections=len(new.transports),
-        rsize=new.rsize,
-        wsize=new.wsize,
         operations=operations,
         transmissions=transmissions,
         rtt_ms=round(rtt_ms / (operations or 1), 3),
@@ -595,14 +491,11 @@ class Verdict:
 
     sentence: the whole conclusion in one sentence
     better: RDMA, TCP, ``either`` or ``unknown``
-    version: the fastest NFS version that was measured over both transports, and is
-        compared; without one the fastest
+    version: the NFS version
     ratios: by load, that of large reads first
-    limits: of the setting that is recommended, without more connections
+    limits: of the transport that is recommended
     rdma_limits: if TCP is recommended: what limits RDMA, where it is another limit
     link_limit_mbps: what the port can carry as payload, in Mb/s; None if unknown
-    options: the mount options to use with that version; empty if nothing is compared
-    reasons: why these options, a sentence each
     """
 
     sentence: str
@@ -612,8 +505,6 @@ class Verdict:
     limits: tuple[Limit, ...] = ()
     rdma_limits: tuple[Limit, ...] = ()
     link_limit_mbps: Optional[float] = None
-    options: str = ""
-    reasons: tuple[str, ...] = ()
 
 
 def verdict(benchmark: Benchmark) -> Verdict:
@@ -621,11 +512,8 @@ def verdict(benchmark: Benchmark) -> Verdict:
     measured = Rows.of(benchmark)
     if not measured.rows:
         return Verdict("nothing was measured", UNKNOWN)
-    version = _best_version(measured)
-    rdma, tcp = (
-        next(iter(measured.alike(Setting(transport, version))), None)
-        for transport in (RDMA, TCP)
-    )
+    by_transport = {one.transport: one for one in reversed(measured.settings)}
+    rdma, tcp = by_transport.get(RDMA), by_transport.get(TCP)
     rows = Rows(benchmark, tuple(one for one in measured.rows if not one.others))
     ratios = tuple(_ratios(rows, rdma, tcp)) if rdma and tcp else ()
     better, sentence = _conclusion(ratios, rows, rdma, tcp)
@@ -647,19 +535,15 @@ def verdict(benchmark: Benchmark) -> Verdict:
         clauses.append(
             f"RDMA may be faster without its limit: {rdma_limits[0].sentence}"
         )
-    known = better != UNKNOWN
-    options, reasons = _options(rows, chosen) if known else ([], [])
     physical = physical_mbps(benchmark.path)
     return Verdict(
         "; ".join(clauses),
         better,
-        version,
+        chosen.version,
         ratios,
         found,
         rdma_limits,
         physical and round(physical),
-        ",".join(options),
-        tuple(reasons),
     )
 
 
@@ -669,21 +553,6 @@ def _not_measured(benchmark: Benchmark, astray: Sequence[Row]) -> str:
     if any(LOCAL in row.others for row in astray):
         way = "the data did not leave this host (LOCALIO): measure from another one"
     return f"{astray[0].setting.transport.upper()} was not measured: {way}"
-
-
-def _best_version(rows: Rows) -> str:
-    """Return the fastest version with both transports; without one, the fastest."""
-    rdma, tcp = (
-        {one.version for one in rows.settings if one.transport == transport}
-        for transport in (RDMA, TCP)
-    )
-    both = [one for one in rows.settings if one.version in rdma & tcp]
-
-    def score(setting: Setting) -> float:
-        found = [rows.one(setting, load) for load in _NAMES]
-        return prod(row.rate.middle for row in found if row)
-
-    return max(both or rows.settings, key=score).version
 
 
 def _ratios(rows: Rows, rdma: Setting, tcp: Setting) -> Iterator[Ratio]:
@@ -735,35 +604,3 @@ def _equal(
         if share >= _MATTERS:
             return TCP, f"{same}, and TCP takes {1 / share:.0%} of RDMA's CPU: use TCP"
     return EITHER, f"{same}: either is right"
-
-
-def _options(rows: Rows, chosen: Setting) -> tuple[list[str], list[str]]:
-    """Return the options to recommend, and the reasons."""
-    path = rows.benchmark.path
-    ipv6 = path is not None and ":" in path.address
-    options, reasons = [f"proto={netid_for(chosen.transport, ipv6=ipv6)}"], []
-    if chosen.transport == RDMA:
-        options.append(f"port={DEFAULT_PORT}")
-    versions = {one.version for one in rows.settings} - {chosen.version}
-    if versions:
-        reasons.append(
-            f"NFS {chosen.version} was the fastest with both transports; measured too: "
-            f"{', '.join(sorted(versions))}"
-        )
-    faster = [
-        other
-        for load in _NAMES
-        if (row := rows.one(chosen, load)) and (other := more_connections(rows, row))
-    ]
-    if faster:
-        options.append(f"nconnect={faster[0].setting.nconnect}")
-        reasons.append(
-            f"{faster[0].connections} connections move {mb(faster[0].rate.middle)} "
-            f"({faster[0].load}), clearly more than one"
-        )
-    kind = KINDS.get(rows.benchmark.server_kind or "")
-    if kind and kind.options and chosen.transport == RDMA:
-        options.append(kind.options)
-        more = f"{kind.title} is unstable with larger requests"
-        reasons.append(f"{more} ({kind.document})")
-    return options, reasons

@@ -147,9 +147,8 @@ class Looker:
             answer = answers[place]
             is_late = answer.late or answer.problem
             self._answered[place] = last.get(place, now) if is_late else now
-            one = _seen(mount, answer, before, after, policy)
             silent_s = now - self._answered[place]
-            seen.append(dataclasses.replace(one, silent_s=silent_s))
+            seen.append(_seen(mount, answer, before, after, policy, silent_s=silent_s))
         judged = tuple(judge(one) for one in self._with_signs(seen, before, after))
         problems = list(dict.fromkeys([*problems, *after.problems]))
         taken_s = seconds_after_boot()
@@ -187,6 +186,8 @@ def _seen(
     before: Statistics,
     after: Statistics,
     policy: Policy,
+    *,
+    silent_s: float,
 ) -> Seen:
     transport = prove(mount).transport
     export = Export.maybe(mount.source)
@@ -208,6 +209,7 @@ def _seen(
         answer,
         port or (match.rule.port if match else Seen.port),
         load_between(was, now, seconds) if now else None,
+        silent_s,
         backlog=sum(waiting),
     )
 

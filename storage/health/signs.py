@@ -37,6 +37,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, NoReturn, Optional
 
@@ -50,7 +51,13 @@ from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.signals import default_signals
 from ovirt_rdma.host.system.tree import VDSM_GID, VDSM_UID, seconds_after_boot, start_of
 from ovirt_rdma.storage import probe
-from ovirt_rdma.storage.readiness import NOT_READY, Step, local_steps, ports_behind
+from ovirt_rdma.storage.readiness import (
+    NOT_READY,
+    Step,
+    local_steps,
+    ports_behind,
+    read_local,
+)
 from ovirt_rdma.storage.transport import NFS_TCP_PORT
 
 PROBE_S = 2.0
@@ -171,17 +178,45 @@ def read_block(path: str) -> None:
         os.close(descriptor)
 
 
-@dataclass
-class _Child:
-    pid: int
-    pipe: int
-    data: bytes = b""
-    ended: bool = False
+class Child:
+    """A child process: a fork without exec, which has nothing of its parent but a
+    ``pipe``, and sends the fields that ``work`` yields. Raises OSError without one.
+    """
+
+    def __init__(self, work: Callable[[], Iterable[dict[str, Any]]]) -> None:
+        self.data, self.closed = b"", False
+        self.pipe, writer = os.pipe()
+        try:
+            self.pid = os.fork()
+            if self.pid == 0:
+                _be_child(writer, work)
+        except OSError:
+            os.close(self.pipe)
+            raise
+        finally:
+            os.close(writer)
+        os.set_blocking(self.pipe, False)
+
+    def read(self) -> None:
+        """Take what it has sent; ``closed`` at the end. Raises BlockingIOError."""
+        part = os.read(self.pipe, _ANSWER_BYTES)
+        self.data += part
+        self.closed = not part
 
     @property
-    def reads(self) -> bool:
-        """Whether it has the answer to the lookup."""
+    def answered(self) -> bool:
+        """Whether it has sent the first fields: of the answer to the lookup."""
         return b"\n" in self.data
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """All fields so far; what follows the last end of a line was cut off. Raises
+        ValueError, or TypeError.
+        """
+        found: dict[str, Any] = {}
+        for line in self.data.split(b"\n")[:-1]:
+            found.update(json.loads(line))
+        return found
 
 
 @dataclass(frozen=True)
@@ -252,11 +287,11 @@ class Probes:
         self, questions: Iterable[tuple[str, bool]], timeout_s: float
     ) -> dict[str, Answer]:
         answers: dict[str, Answer] = {}
-        children: dict[str, _Child] = {}
+        children: dict[str, Child] = {}
         try:
             for place, read in questions:
                 try:
-                    children[place] = self._start(place, read)
+                    children[place] = Child(partial(self._work, place, read))
                 except OSError as error:
                     why = f"no process could be started: {error.strerror}"
                     answers[place] = Answer(problem=why)
@@ -267,20 +302,7 @@ class Probes:
             answers[mountpoint] = _answer_of(child)
         return answers
 
-    def _start(self, mountpoint: str, read: bool) -> _Child:
-        reader, writer = os.pipe()
-        try:
-            pid = os.fork()
-        except OSError:
-            os.close(reader)
-            os.close(writer)
-            raise
-        if pid == 0:
-            _be_child(writer, lambda: self._work(mountpoint, read))
-        os.close(writer)
-        return _Child(pid, reader)
-
-    def _gather(self, children: dict[str, _Child], timeout_s: float) -> None:
+    def _gather(self, children: dict[str, Child], timeout_s: float) -> None:
         """Read what the children write, until all have ended or the deadline."""
         waiting = {child.pipe: child for child in children.values()}
         poll = select.poll()
@@ -291,15 +313,14 @@ class Probes:
             left = deadline - self._clock()
             ready = poll.poll(max(0.0, left) * 1000)
             for pipe, _ in ready:
-                part = os.read(pipe, _ANSWER_BYTES)
-                waiting[pipe].data += part
-                if not part:
-                    waiting.pop(pipe).ended = True
+                waiting[pipe].read()
+                if waiting[pipe].closed:
+                    waiting.pop(pipe)
                     poll.unregister(pipe)
             if left <= 0 and not ready:
                 return
 
-    def _end(self, children: dict[str, _Child]) -> None:
+    def _end(self, children: dict[str, Child]) -> None:
         """Kill and reap the children; those that do not end are left alone."""
         left = dict(children)
         for child in children.values():
@@ -308,12 +329,12 @@ class Probes:
                 os.kill(child.pid, signal.SIGKILL)
         deadline = time.monotonic() + _GONE_S
         while left and time.monotonic() < deadline:
-            left = {m: child for m, child in left.items() if not _reaped(child.pid)}
+            left = {m: child for m, child in left.items() if not reaped(child.pid)}
             time.sleep(0.001 if left else 0)
         for place, child in left.items():
             started = start_of(child.pid)
             if started is not None:
-                self._left[child.pid] = _Left(place, child.reads, started)
+                self._left[child.pid] = _Left(place, child.answered, started)
                 self._record(child.pid)
 
     def _record(self, pid: int) -> None:
@@ -330,7 +351,7 @@ class Probes:
         """
         found: dict[tuple[str, bool], float] = {}
         for pid, left in {**_records(self._folder), **self._left}.items():
-            ended = pid in self._left and _reaped(pid)
+            ended = pid in self._left and reaped(pid)
             if ended or start_of(pid) != left.started:
                 self._left.pop(pid, None)
                 with contextlib.suppress(OSError):
@@ -378,26 +399,22 @@ def _close_all_but(kept: int) -> None:
         os.close(null)
 
 
-def _answer_of(child: _Child) -> Answer:
+def _answer_of(child: Child) -> Answer:
     """Return the answer that a child wrote until it ended, or the deadline."""
-    fields: dict[str, Any] = {}
-    if not child.ended and not child.reads:
-        fields = {"late": True}
-    elif not child.reads:
-        fields = {"problem": "the process that asked the server ended without answer"}
+    if not child.answered and not child.closed:
+        return Answer(late=True)
+    if not child.answered:
+        return Answer(problem="the process that asked the server ended without answer")
     try:
-        # What follows the last end of a line was cut off.
-        for line in child.data.split(b"\n")[:-1]:
-            fields.update(json.loads(line))
-        answer = Answer(**fields)
+        answer = Answer(**child.fields)
     except (ValueError, TypeError):
         return Answer(problem="the process that asked the server wrote no answer")
-    if child.ended and answer.read_late:
+    if child.closed and answer.read_late:
         return Answer(problem="the process that asked the server ended in the read")
     return answer
 
 
-def _reaped(pid: int) -> bool:
+def reaped(pid: int) -> bool:
     """Whether the child has ended; never waits. False for another one's child."""
     try:
         return os.waitpid(pid, os.WNOHANG) != (0, 0)
@@ -551,28 +568,15 @@ def signs_of(
     if not servers:
         return {}
     routes = {address: reader.route(address) for address in servers}
-    facts = _facts(reader, routes.values())
+    facts = read_local(reader, _FIRST_GIDS)
+    if facts.rdma_devices and any(r and not _ports(facts, r) for r in routes.values()):
+        facts = replace(facts, rdma_devices=reader.rdma_devices())
     with ThreadPoolExecutor(min(_AT_ONCE, len(servers))) as threads:
         found = {
             address: threads.submit(_signs, address, server, facts, routes[address])
             for address, server in servers.items()
         }
         return {address: one.result() for address, one in found.items()}
-
-
-def _facts(reader: HostReader, routes: Iterable[Optional[Route]]) -> Facts:
-    """Return the facts for the local steps, with as few GIDs as suffice."""
-    facts = Facts(
-        hostname="",
-        kernel_release=reader.kernel_release(),
-        uptime_s=reader.uptime(),
-        rdma_devices=reader.rdma_devices(most_gids=_FIRST_GIDS),
-        netdevs=reader.netdevs(),
-        modules=reader.modules(),
-    )
-    if facts.rdma_devices and any(r and not _ports(facts, r) for r in routes):
-        return replace(facts, rdma_devices=reader.rdma_devices())
-    return facts
 
 
 def _ports(facts: Facts, route: Optional[Route]) -> list[tuple[RdmaDevice, RdmaPort]]:

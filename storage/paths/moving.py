@@ -37,6 +37,7 @@ from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
 from ovirt_rdma.host.system.files import write_public
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.signals import default_signals
+from ovirt_rdma.storage.health.signs import Child, reaped
 from ovirt_rdma.storage.paths.server import FOREIGN, TRUNKING, Key, Link
 from ovirt_rdma.storage.transport import NFS_TCP_PORT
 
@@ -463,7 +464,7 @@ def _handle(libc: ctypes.CDLL, path: str) -> bytes:
     return bytes(record)[: 8 + record[0]]
 
 
-class Proof:
+class Proof(Child):
     """A proof that runs in a process; ``address`` is what it is about."""
 
     def __init__(
@@ -473,52 +474,33 @@ class Proof:
         work: Callable[[NfsMount, str], str] = prove_address,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(lambda: [{"said": work(mount, address)}])
         self.address, self._clock = address, clock
         self._deadline = clock() + PROOF_S + 5
-        self._file, writer = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
-            _prove_and_end(lambda: work(mount, address), writer)
-        os.close(writer)
-        os.set_blocking(self._file, False)
 
     def ended(self) -> Optional[str]:
         """Return its result, as :func:`prove_address`; None while it runs."""
-        late = self._clock() >= self._deadline
-        if late:
+        if self._clock() >= self._deadline:
             self.end()
-        elif os.waitpid(self._pid, os.WNOHANG) == (0, 0):
+        elif not reaped(self.pid):
             return None
-        with os.fdopen(self._file, "rb") as file:
-            said = (file.read() or b"").decode("utf-8", "replace")
-        if said.startswith(_OK):
-            return ""
-        return said or f"the proof did not end within {PROOF_S:.0f} s"
+        with contextlib.suppress(BlockingIOError):
+            while not self.closed:
+                self.read()
+        os.close(self.pipe)
+        found: dict[str, str] = self.fields
+        if "problem" in found:
+            return f"the proof failed: {found['problem']}"
+        return found.get("said", f"the proof did not end within {PROOF_S:.0f} s")
 
     def end(self) -> None:
         """End it."""
         # It may not have its own session yet.
         for kill in (os.kill, os.killpg):
             with contextlib.suppress(ProcessLookupError):
-                kill(self._pid, signal.SIGKILL)
+                kill(self.pid, signal.SIGKILL)
         # One that waits in the kernel ends by itself.
         for _ in range(100):
-            if os.waitpid(self._pid, os.WNOHANG) != (0, 0):
+            if reaped(self.pid):
                 break
             time.sleep(0.001)
-
-
-_OK = "ok"
-
-
-def _prove_and_end(work: Callable[[], str], writer: int) -> NoReturn:
-    try:
-        default_signals()
-        os.setsid()
-        try:
-            said = work() or _OK
-        except Exception as error:  # noqa: BLE001  (nothing is proven then)
-            said = f"the proof failed: {error}"
-        os.write(writer, said.encode("utf-8", "replace"))
-    finally:
-        os._exit(0)

@@ -34,8 +34,6 @@ class PathState:
     - ``state``: one of STATES; ``sentence``: why, for people; ``fix``: what to do
     - ``since``: when the state began, in seconds since 1970
     - ``connections``: how many run over it now
-    - ``share``: its part of the bytes that the paths of this server carried lately,
-      from 0 to 1; None if that is unknown, or nothing was carried
     """
 
     address: str
@@ -45,7 +43,6 @@ class PathState:
     fix: str = ""
     since: Optional[float] = None
     connections: int = 0
-    share: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -128,13 +125,12 @@ class ServerPaths:
 @dataclass(frozen=True)
 class PathsState:
     """All paths of a host at one time: ``taken_at`` in seconds since 1970, ``taken_s``
-    in seconds after boot; ``problems``: sentences about what could not be read.
+    in seconds after boot.
     """
 
     taken_at: float
     taken_s: float
     servers: tuple[ServerPaths, ...] = ()
-    problems: tuple[str, ...] = ()
 
     def is_fresh(self, now_s: float) -> bool:
         """Whether it still counts, ``now_s`` seconds after boot."""

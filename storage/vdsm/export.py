@@ -15,11 +15,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import shlex
-import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, Optional
+from typing import Any, NamedTuple, NoReturn, Optional
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.export import RDMA, Export, MountOptions
@@ -61,16 +62,15 @@ from ovirt_rdma.storage.transport import (
 )
 
 
-@dataclass(frozen=True)
-class Failure:
-    """An RDMA mount that failed ``at`` a time of the memory's clock, for a ``reason``.
-
-    ``fix`` is what to do about it; empty if unknown.
+class Failure(NamedTuple):
+    """An RDMA mount that failed ``at`` a time of the memory's clock, for a ``reason``;
+    ``fix``: what to do, "" if unknown. It counts ``until`` then.
     """
 
     at: float
+    until: float
     reason: str
-    fix: str = ""
+    fix: str
 
 
 class FailureMemory:
@@ -78,44 +78,28 @@ class FailureMemory:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
-        self._failures: dict[Hashable, tuple[Failure, float]] = {}
+        self._failures: dict[Hashable, Failure] = {}
 
     def remember(self, key: Hashable, reason: str, fix: str, seconds: float) -> None:
         """Keep ``reason`` and ``fix`` for ``seconds``."""
         now = self._clock()
-        with self._lock:
-            self._failures[key] = (Failure(now, reason, fix), now + seconds)
+        self._failures[key] = Failure(now, now + seconds, reason, fix)
 
     def recall(self, key: Hashable) -> Optional[Failure]:
         """Return the failure; None if there is none or it has expired."""
-        with self._lock:
-            failure, until = self._failures.get(key, (None, 0.0))
-            return failure if self._clock() < until else None
+        failure = self._failures.get(key)
+        return failure if failure and self._clock() < failure.until else None
 
 
 class StillRunning(Exception):
     """Another call for the path did not end before the deadline."""
 
 
-@dataclass
-class _Call:
-    """A running call; ``error`` is what it raised, once it is ``over``."""
-
-    tries: Hashable
-    error: Optional[Exception] = None
-    over: bool = False
-
-
 class PathLocks:
-    """The running calls, by local path. Safe for several threads.
+    """The running calls, by local path, and what they try. Safe for several threads."""
 
-    ``changed`` is notified when a call ends.
-    """
-
-    def __init__(self, changed: Optional[threading.Condition] = None) -> None:
-        self._changed = changed or threading.Condition()
-        self._calls: dict[str, _Call] = {}
+    def __init__(self) -> None:
+        self._calls: dict[str, tuple[Hashable, Future[None]]] = {}
 
     def run(
         self,
@@ -131,28 +115,31 @@ class PathLocks:
         StillRunning after ``timeout_s``, and the errors of ``do``.
         """
         deadline = time.monotonic() + timeout_s
-        call = _Call(tries)
-        with self._changed:
-            while path in self._calls:
-                other = self._calls[path]
-                while not other.over:
-                    left_s = deadline - time.monotonic()
-                    if left_s <= 0:
-                        raise StillRunning
-                    self._changed.wait(left_s)
-                if other.error and tries is not None and other.tries == tries:
-                    raise other.error
-            self._calls[path] = call
+        own: Future[None] = Future()
+        while True:
+            # Of several threads, one has its own.
+            others, other = self._calls.setdefault(path, (tries, own))
+            if other is own:
+                break
+            try:
+                failed = self.error_of(other, deadline - time.monotonic())
+            except FutureTimeout:
+                raise StillRunning from None
+            if failed and tries is not None and others == tries:
+                raise failed
+        error: Optional[Exception] = None
         try:
             do()
-        except Exception as error:
-            call.error = error
+        except Exception as problem:
+            error = problem
             raise
         finally:
-            with self._changed:
-                call.over = True
-                del self._calls[path]
-                self._changed.notify_all()
+            del self._calls[path]
+            own.set_exception(error)
+
+    def error_of(self, call: Future[None], wait_s: float) -> Optional[BaseException]:
+        """Wait for a call; return what it raised, or None. Raises TimeoutError."""
+        return call.exception(wait_s)
 
 
 class ConnectRefused(Exception):

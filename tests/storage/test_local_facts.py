@@ -35,7 +35,7 @@ class SlowReader(HostReader):
         self.readings = 0
         self._during = during
 
-    def rdma_devices(self, problems=None):
+    def rdma_devices(self, problems=None, most_gids=None):
         self.readings += 1
         number = self.readings
         self._during()
@@ -112,7 +112,7 @@ class DownHost(HostReader):
     def route(self, destination, problems=None):
         return Route(destination, problem="Network is unreachable")
 
-    def rdma_devices(self, problems=None):
+    def rdma_devices(self, problems=None, most_gids=None):
         states = ("ACTIVE" if up else "INIT" for up in self.up)
         ports = (
             RdmaPort(number, state, "LinkUp", "InfiniBand")

@@ -236,24 +236,3 @@ def test_healing_waits_for_readiness_where_rdma_is_wanted():
     assert remount_fix(over_rdma, ready=False).startswith(
         "put the host into maintenance"
     )
-
-
-@pytest.mark.parametrize(
-    "shown, options, name, said",
-    [
-        ("rw,nconnect=4", "", "nconnect", "2 (4 asked for)"),
-        ("rw", "nconnect=8", "nconnect", "2 (8 asked for)"),
-        ("rw,nconnect=2", "nconnect=8", "nconnect", "2 (8 asked for)"),
-        ("rw", "", "nconnect", "2"),
-        ("rw,rsize=65536", "rsize=1048576", "rsize", "65536 (1048576 asked for)"),
-        ("rw,rsize=65536", "", "rsize", "65536"),
-        ("rw", "rsize=1048576", "rsize", "unknown (1048576 asked for)"),
-        ("rw,wsize=many", "", "wsize", "unknown"),
-    ],
-)
-def test_what_was_negotiated_and_asked_for(shown, options, name, said):
-    """The kernel shows nconnect only if it took it, and no size that was asked for."""
-    it = replace(mount(transports=("rdma", "rdma")), options=shown)
-    rule = NfsRule(1, "r", "10.0.0.1", "*", "prefer-rdma", options=options)
-    found = review(it, Policy(nfs=NfsPolicy((rule,))))
-    assert str(found.negotiated(name)) == said

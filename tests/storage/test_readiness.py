@@ -74,7 +74,7 @@ def test_address_on_a_netdev_without_rdma(tmp_path):
     host.netdev("eth9", addresses=("10.9.0.2/24",))
     found = ready(host, "eth9", "10.9.0.2")
     assert found.verdict == NOT_READY
-    assert found.deciding_step.fix
+    assert found.fix
 
 
 def test_host_without_rdma(tmp_path):

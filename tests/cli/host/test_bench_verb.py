@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,7 @@ def test_the_verdict_is_one_sentence_after_the_table(bench):
     assert "NFS 4.2 over RDMA" in result.out
     assert "RDMA reads 3.0 times TCP here: keep it; no limit was found." in result.out
     assert "RDMA 3.00 times TCP" in result.out
-    assert "NFS 4.2, proto=rdma,port=20049" in result.out
+    assert re.search(r"^compared +NFS 4.2$", result.out, re.MULTILINE)
     assert bench.mounts.is_clean()
 
 
@@ -116,12 +117,10 @@ def test_a_server_without_rdma_is_measured_over_tcp(bench):
 
 
 def test_a_dry_run_mounts_nothing(bench):
-    result = bench(EXPORT, "--dry-run", "--nfs-version", "3,4.2", "-o", "json")
+    result = bench(EXPORT, "--dry-run", "--nfs-version", "3", "-o", "json")
     document = result.document
     assert document["kind"] == "benchmark-plan"
-    assert [mount["version"] for mount in document["mounts"][:4]] == [
-        *("3", "3", "4.2", "4.2")
-    ]
+    assert {mount["version"] for mount in document["mounts"]} == {"3"}
     shown = bench(EXPORT, "--dry-run").out
     assert "About 2 min. Nothing was changed." in shown
     assert bench.mounts.commands == []
@@ -141,7 +140,7 @@ def test_a_storage_domain_is_refused(bench):
         ((), "SERVER:/PATH"),
         (("10.0.0.1",), "has no server before a colon"),
         ((EXPORT, "--nfs-version", "5"), "'5' is none of 3, 4.0, 4.1, 4.2"),
-        ((EXPORT, "--nconnect", "1,17"), "'17' is not a number from 1 to 16"),
+        ((EXPORT, "--nconnect", "17"), "'17' is not a number from 1 to 16"),
         ((EXPORT, "--seconds", "0"), "'0' is not a number from 1 to 60"),
         ((EXPORT, "--facts", "x"), "does not accept a facts file"),
     ],

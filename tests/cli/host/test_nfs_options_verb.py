@@ -188,9 +188,6 @@ def test_options_that_the_engine_or_mount_refuses(call, options, sentences):
         ("nas:/e", "rdma,proto=tcp", "rdma and proto=tcp contradict each other"),
         ("nas:/e", "port=1,port=2", "mount would silently use port=2"),
         ("nas:/e", "rdma,port=20049", "RDMA without a rule"),
-        ("nas:/e", "port=20049", "the transport is TCP"),
-        ("[fd00::1]:/e", "rdma,port=20049", "write proto=rdma6"),
-        ("10.0.0.1:/e", "proto=rdma6,port=20049", "write proto=rdma"),
     ],
 )
 def test_what_stock_vdsm_passes_on_silently_is_said(host, export, options, words):

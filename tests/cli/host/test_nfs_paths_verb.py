@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -12,18 +11,10 @@ from support.fakes.fake_mounts import FakeMounts
 from support.storage.sample_paths import FIRST, GONE, HALF, LEFT, SECOND, WHOLE, keep
 
 from ovirt_rdma.cli.host import nfs
-from ovirt_rdma.host import __version__
-from ovirt_rdma.host.daemon.loop import (
-    FAILED,
-    OFF,
-    WAITS,
-    DaemonState,
-    TaskState,
-    write_daemon,
-)
 from ovirt_rdma.host.enablement.state import MODE_HOST, marker_text
-from ovirt_rdma.host.paths import DAEMON_JSON, ENABLED, PATHS_JSON, under
-from ovirt_rdma.host.system.tree import start_of
+from ovirt_rdma.host.paths import ENABLED, PATHS_JSON, POLICY_JSON, under
+from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.host.policy.store import store
 from ovirt_rdma.storage.health.state import HealthState, MountHealth
 from ovirt_rdma.storage.paths.state import DOWN, UNPROVEN, PathsState, write_paths
 
@@ -33,11 +24,11 @@ def test_problems_come_first(host):
     result = host("nfs", "paths")
     assert (result.code, result.err) == (3, "")
     assert result.out.splitlines() == [
-        "SERVER  PATH       NETDEV  STATE  SINCE (UTC)       CONNECTIONS  BYTES",
-        "nas1    10.98.0.1  ib0     down   1970-01-01 00:01  0            0%",
-        "nas1    10.99.0.1  ib1     up     1970-01-01 00:00  2            100%",
-        "nas2    10.96.0.1  ib2     up     1970-01-01 00:00  2            52%",
-        "nas2    10.97.0.1  ib3     up     1970-01-01 00:00  2            -",
+        "SERVER  PATH       NETDEV  STATE  SINCE (UTC)       CONNECTIONS",
+        "nas1    10.98.0.1  ib0     down   1970-01-01 00:01  0",
+        "nas1    10.99.0.1  ib1     up     1970-01-01 00:00  2",
+        "nas2    10.96.0.1  ib2     up     1970-01-01 00:00  2",
+        "nas2    10.97.0.1  ib3     up     1970-01-01 00:00  2",
         "1 of 4 paths is not up.",
         "nas1: 10.98.0.1 is down: ib0 has no carrier.",
         "fix: check its cable",
@@ -106,21 +97,14 @@ def test_one_export(host):
 
 
 def test_the_document(host):
-    keep(host.root, WHOLE, HALF, problems=("/proc/x cannot be read",))
+    keep(host.root, WHOLE, HALF)
     document = host("nfs", "paths", "nas1:/a", "-o", "json").document
     assert (document["schema_version"], document["kind"]) == (1, "nfs-paths")
     (server,) = document["servers"]
     assert (server["moves"], server["last"]["seconds"]) == (3, 0.83)
     assert [path["state"] for path in server["paths"]] == ["up", "down"]
-    assert document["problems"] == ["/proc/x cannot be read"]
+    assert document["problems"] == []
     assert (document["reason"], document["taken_at"]) == ("", 70.0)
-
-
-def running(host, *tasks):
-    state = DaemonState(
-        os.getpid(), start_of(os.getpid()), __version__, None, "", tasks
-    )
-    write_daemon(host.root, state)
 
 
 def enable(host):
@@ -128,56 +112,44 @@ def enable(host):
     under(host.root, ENABLED).write_text(marker_text(MODE_HOST))
 
 
-NO_RULE = "no rule of the policy has paths"
+def follow(host, *paths):
+    rule = NfsRule(1, "r", "nas2", paths=paths)
+    store(Policy(nfs=NfsPolicy((rule,))), "test", under(host.root, POLICY_JSON))
+
+
+UNKNOWN = "The paths are unknown."
 
 
 @pytest.mark.parametrize(
-    ("is_enabled", "tasks", "said", "fix", "allowed"),
+    ("is_enabled", "paths", "said", "fix", "allowed"),
     [
-        (False, None, "this host is not enabled", "ovirt-rdma-host enable", 0),
-        (True, None, "ovirt-rdmad.service is not running", "systemctl status", 3),
-        (True, [TaskState("paths", OFF, NO_RULE)], "No rule of the policy", "add ", 0),
-        (
-            True,
-            [TaskState("paths", WAITS)],
-            "unknown; task paths: waits.",
-            "journal",
-            3,
-        ),
-        (True, [TaskState("paths", FAILED, "an error")], "failed: an error", "jour", 3),
-        (True, [TaskState("health")], "does not know paths", "systemctl restart", 3),
+        (False, ("10.96.0.1", "10.97.0.1"), "this host is not enabled", "enable", 0),
+        (True, (), "No rule of the policy has paths", "policy edit", 0),
+        (True, ("10.96.0.1", "10.97.0.1"), UNKNOWN, "daemon status", 3),
     ],
 )
-def test_why_nobody_keeps_the_state(host, is_enabled, tasks, said, fix, allowed):
+def test_why_nobody_keeps_the_state(host, is_enabled, paths, said, fix, allowed):
     if is_enabled:
         enable(host)
-    if tasks is not None:
-        running(host, *tasks)
+    follow(host, *paths)
     result = host("nfs", "paths")
     assert result.code == 3
     assert said in result.out
-    assert f"\nfix: {fix}" in result.out
+    assert result.out.endswith(f"ovirt-rdma-host {fix}\n")
     assert host("nfs", "paths", "--allow-none").code == allowed
     document = host("nfs", "paths", "-o", "json").document
     assert (document["servers"], document["taken_at"]) == ([], None)
-    assert document["fix"].startswith(fix)
-
-
-def test_a_daemon_state_that_is_damaged(host):
-    enable(host)
-    under(host.root, DAEMON_JSON).parent.mkdir(parents=True, exist_ok=True)
-    under(host.root, DAEMON_JSON).write_text("{")
-    result = host("nfs", "paths", "--allow-none")
-    assert (result.code, DAEMON_JSON in result.out) == (3, True)
+    assert document["fix"].endswith(fix)
 
 
 def test_a_stale_state_says_nothing(host):
     enable(host)
+    follow(host, "10.96.0.1", "10.97.0.1")
     write_paths(host.root, PathsState(1.0, 1.0, (WHOLE,)))
     result = host("nfs", "paths")
     assert (result.code, "nas2" in result.out) == (3, False)
     assert f"note: {PATHS_JSON} is stale" in result.err
-    assert "is not running" in result.out
+    assert UNKNOWN in result.out
 
 
 def test_no_mount_has_paths(host):

@@ -29,7 +29,7 @@ LOADS = (
     Load(RANDOM_READ, 4096, 32),
     Load(RANDOM_WRITE, 4096, 32),
 )
-# 100 Gb/s RoCE in a slot of 8 GT/s x16; the server is quick, and has memory.
+# 100 Gb/s RoCE; the server is quick, and has memory.
 PATH = NetworkPath(
     "10.0.0.1",
     "ens1f0",
@@ -39,9 +39,6 @@ PATH = NetworkPath(
     "Ethernet",
     100_000,
     4096,
-    4096,
-    126_030,
-    "8 GT/s x16",
 )
 # Bytes per second by load, in the order of LOADS: RDMA at two thirds of the link.
 RATES = (5.0e9, 8.0e9, 1.2e8, 1.6e9, 9.0e8)
@@ -89,8 +86,6 @@ def _job(setting: Setting, number: int, load: Load, repeat: int) -> Job:
         3.0,
         setting.transport,
         1,
-        MIB,
-        MIB,
         4.0 if setting.transport == "rdma" else 9.0,
         32,
         0.4,

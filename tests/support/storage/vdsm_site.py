@@ -21,22 +21,23 @@ NAS, NAS6 = "10.99.0.2", "fd00:99::2"
 GENERAL, ACCESS, MOUNT_FAILED = 100, 469, 477
 
 
-class CountedWaits(threading.Condition):
-    """A condition that counts the threads that have begun to wait."""
+class CountedWaits(PathLocks):
+    """Counts the calls that have begun to wait for another one."""
 
     def __init__(self) -> None:
-        lock = threading.RLock()
-        super().__init__(lock)
+        super().__init__()
         self._waits = 0
-        self._began = threading.Condition(lock)
+        self._began = threading.Condition()
 
-    def wait(self, timeout=None) -> bool:
-        self._waits += 1
-        self._began.notify_all()
-        return super().wait(timeout)
+    def error_of(self, call, wait_s):
+        with self._began:
+            self._waits += 1
+            self._began.notify_all()
+        return super().error_of(call, wait_s)
 
     def wait_until_waited_for(self, count: int) -> bool:
-        return self._began.wait_for(lambda: self._waits >= count, 60)
+        with self._began:
+            return self._began.wait_for(lambda: self._waits >= count, 60)
 
 
 class Site:
@@ -62,14 +63,14 @@ class Site:
 
     def start_vdsmd(self) -> None:
         """Start vdsmd, or restart it: only its files remain."""
-        self.changed = CountedWaits()
+        self.calls = CountedWaits()
         surroundings = ProbeContext(
             self.root.reader(), self.network, self._sleep, lambda: self.now
         )
         self.shared = Shared(
             surroundings,
             FailureMemory(lambda: self.now),
-            locks=PathLocks(self.changed),
+            locks=self.calls,
             marks=DegradedMarks(self.marks_file),
         )
         registry = self.vdsm.storage_server.ConnectionFactory.registeredConnectionTypes
@@ -83,8 +84,7 @@ class Site:
         """Return once ``count`` calls are running for one path: one works, the others
         wait for it; 60 s at most.
         """
-        with self.changed:
-            assert self.changed.wait_until_waited_for(count - 1)
+        assert self.calls.wait_until_waited_for(count - 1)
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds
