@@ -167,31 +167,61 @@ _HELP = {
     "with waiting and sending again.",
     # net/sunrpc/xprtrdma/transport.c, xprt_rdma_print_stats(), and
     # net/sunrpc/xprtsock.c, xs_tcp_print_stats().
+    "connection_local_port port": "The local port; 0 for RDMA. Absent for local.",
+    "connection_binds_total bind_count": "Requests to rpcbind for the port.",
     "connection_connects_total connect_count": "Connections that were made.",
+    "connection_connect_seconds_total connect_time": "Time spent with connecting.",
     "connection_idle_seconds idle_time": "Time since the last use while connected.",
     "connection_sends_total sends": "RPC messages sent.",
     "connection_receives_total recvs": "RPC messages received.",
+    "connection_bad_transactions_total bad_xids": "Replies to a request that is "
+    "unknown.",
+    "connection_outstanding_requests_total req_u": "At each send, the sends so far "
+    "less the replies so far, added up. A request that is sent again or killed stays "
+    "in it for ever: for the mean of requests without reply, use the rate of "
+    "round_trip_seconds_total.",
     "connection_backlog_total bklog_u": "At each send, the requests that wait for a "
     "slot, added up; divided by sends: the mean length of the backlog.",
     "connection_most_slots max_slots": "The most slots in use so far.",
+    "connection_sending_total sending_u": "At each send, the requests that wait to be "
+    "sent, added up.",
+    "connection_pending_total pending_u": "At each send, the requests that wait for a "
+    "reply, added up.",
+    "connection_read_chunks_total read_chunk_count": "Read chunks sent (WRITE).",
+    "connection_write_chunks_total write_chunk_count": "Write chunks sent (READ).",
+    "connection_reply_chunks_total reply_chunk_count": "Reply chunks sent.",
+    "connection_rdma_request_bytes_total total_rdma_request": "Bytes of memory "
+    "offered for replies (write and reply chunks); data of WRITE requests is not in "
+    "it.",
+    "connection_rdma_reply_bytes_total total_rdma_reply": "Bytes of replies that RDMA "
+    "moved into that memory.",
     "connection_pullup_bytes_total pullup_copy_count": "Bytes of requests that were "
     "copied before they were sent.",
     "connection_fixup_bytes_total fixup_copy_count": "Bytes of replies that were "
     "copied after they were received.",
+    "connection_buffer_bytes_total hardway_register_count": "Bytes of larger buffers "
+    "that requests needed.",
     "connection_failed_marshals_total failed_marshal_count": "Requests that could not "
     "be put into an RDMA message.",
     "connection_bad_replies_total bad_reply_count": "Replies that were not valid.",
+    "connection_nomsg_calls_total nomsg_call_count": "Requests too long to be sent "
+    "inline (RDMA_NOMSG).",
     "connection_regions_recycled_total mrs_recycled": "Memory regions that were "
     "recycled after an error.",
+    "connection_regions_orphaned_total mrs_orphaned": "Memory regions that were left "
+    "over by a lost connection.",
     "connection_regions_allocated_total mrs_allocated": "Memory regions allocated.",
     "connection_local_invalidations_total local_inv_needed": "Replies for which this "
     "host itself had to invalidate memory regions.",
     "connection_empty_send_queue_total empty_sendctx_q": "Requests that waited "
     "because the send queue was full.",
+    "connection_reply_waits_total reply_waits_for_send": "Replies that waited for "
+    "their request's send; 0 since Linux 5.6.",
     # net/sunrpc/sysfs.c, rpc_sysfs_xprt_info_show(), while it is connected.
     "transport_connected": "1 if the transport is connected. An idle one disconnects "
     "after 5 minutes.",
     "transport_slots slots_max": "The most slots that it can have.",
+    "transport_slots_reserved slots_min": "The slots that it always has.",
     "transport_requests requests": "Slots that it has now.",
     "transport_backlog backlog": "Requests that wait for a slot now.",
     "transport_sending sending": "Requests that wait to be sent now.",
