@@ -33,6 +33,8 @@ from ovirt_rdma.storage.paths.observed import (
     Wiring,
     link,
     read_neighbours,
+    read_traffic,
+    shares,
     warm,
     wirings,
 )
@@ -142,7 +144,10 @@ class MovePaths(Task):
     changes_host = True
     deadline_s = 90.0
     off = "no rule of the policy has paths"
-    carried = ("_servers", "_wirings", "_wired", "_said", "_switches", "_proved")
+    carried = (
+        *("_servers", "_wirings", "_wired", "_traffic", "_shares", "_said"),
+        *("_switches", "_proved"),
+    )
 
     def __init__(
         self,
@@ -159,6 +164,8 @@ class MovePaths(Task):
         self._servers: dict[tuple[str, ...], Server] = {}
         self._wirings: dict[str, Wiring] = {}
         self._wired = float("-inf")
+        self._traffic: dict[str, tuple[int, ...]] = {}
+        self._shares: dict[str, float] = {}
         # The switches of mounts, and when a proof had connections of its own last.
         self._switches: set[str] = set()
         self._proved = float("-inf")
@@ -203,7 +210,7 @@ class MovePaths(Task):
         return self._result(left)
 
     def _result(self, left: Sequence[str]) -> Result:
-        states = [one.state(time.time()) for one in self._servers.values()]
+        states = [one.state(time.time(), {}) for one in self._servers.values()]
         problems = [f"{', '.join(s.exports)}: {s.problem}" for s in states if s.problem]
         shown = sum(len(s.paths) for s in states)
         up = sum(s.up for s in states)
@@ -273,6 +280,13 @@ class MovePaths(Task):
                     self._wirings[address] = wiring
         warm(wanted)
         self._neighbours = read_neighbours(self._run)
+        ports = {a: w for a, w in self._wirings.items() if a in wanted}
+        traffic = read_traffic(self._tree, ports)
+        self._shares = {}
+        for addresses in servers:
+            of = {a: traffic[a] for a in addresses if a in traffic}
+            self._shares.update(shares(self._traffic, of))
+        self._traffic = traffic
 
     def _is_gone(self, address: str) -> bool:
         wiring = self._wirings.get(address)
@@ -370,7 +384,9 @@ class MovePaths(Task):
 
     def _publish(self, turn: Turn) -> None:
         epoch = time.time()
-        states = tuple(server.state(epoch) for server in self._servers.values())
+        states = tuple(
+            server.state(epoch, self._shares) for server in self._servers.values()
+        )
         said = {}
         for state in states:
             for path in state.paths:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""See links and neighbours of the network paths to a server."""
+"""See links, neighbours and traffic of the network paths to a server."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Optional
 
 from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.collect.statistics import read_ports
 from ovirt_rdma.host.system.commands import CommandFailed, Runner
 from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.paths.server import Link
@@ -20,6 +21,8 @@ _RTMGRP_LINK = 1
 _FIRST_GIDS = 16
 # A port that nothing listens on (RFC 863): only the neighbour entry matters.
 _DISCARD = 9
+_BYTES = ("port_xmit_data", "port_rcv_data")
+_PACKETS = ("sent_pkts", "rcvd_pkts")
 
 
 class Wiring(NamedTuple):
@@ -89,6 +92,44 @@ def warm(addresses: Iterable[str]) -> None:
         for address in addresses:
             with contextlib.suppress(OSError):
                 out.sendto(b"", (address, _DISCARD))
+
+
+def read_traffic(
+    tree: FileTree, ports: Mapping[str, Wiring]
+) -> dict[str, tuple[int, ...]]:
+    """Return by address what its RDMA port has sent and received: bytes and packets,
+    each 0 if the port does not count them.
+    """
+    names = {*_BYTES, *_PACKETS}
+    counters = {(one.device, one.port): one for one in read_ports(tree, [], names)}
+    found = {}
+    for address, wiring in ports.items():
+        # Some drivers have the counters of packets at the device.
+        places = (wiring.device, wiring.port), (wiring.device, 0)
+        seen = [counters[place] for place in places if place in counters]
+        found[address] = tuple(
+            sum(one.get(name) or 0 for one in seen for name in group)
+            for group in (_BYTES, _PACKETS)
+        )
+    return found
+
+
+def shares(
+    before: Mapping[str, tuple[int, ...]], after: Mapping[str, tuple[int, ...]]
+) -> dict[str, float]:
+    """Return the part of each address of the bytes that all carried, or of the packets
+    if a port does not count bytes. Empty if nothing was carried. Pure.
+    """
+    for kind in (0, 1):
+        if all(after[address][kind] for address in after):
+            grown = {
+                address: max(0, counted[kind] - before[address][kind])
+                for address, counted in after.items()
+                if address in before
+            }
+            total = sum(grown.values())
+            return {a: part / total for a, part in grown.items()} if total else {}
+    return {}
 
 
 class LinkEvents:

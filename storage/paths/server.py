@@ -459,7 +459,7 @@ class Server:
             self.moving = (begun, frozenset(done))
             self.last = Move(at, first.source, first.target, first.reason)
 
-    def state(self, epoch: float) -> ServerPaths:
+    def state(self, epoch: float, share: Mapping[str, float]) -> ServerPaths:
         """Return it as others read it. ``epoch``: now, in seconds since 1970."""
         shown = []
         for path in self.paths.values():
@@ -475,6 +475,7 @@ class Server:
                     fix,
                     path.shown[1],
                     len(self.at(path.address)),
+                    share.get(path.address),
                 )
             )
         connections = self.connections.values()

@@ -34,6 +34,8 @@ class PathState:
     - ``state``: one of STATES; ``sentence``: why, for people; ``fix``: what to do
     - ``since``: when the state began, in seconds since 1970
     - ``connections``: how many run over it now
+    - ``share``: its part of the bytes that the paths of this server carried lately,
+      from 0 to 1; None if that is unknown, or nothing was carried
     """
 
     address: str
@@ -43,6 +45,7 @@ class PathState:
     fix: str = ""
     since: Optional[float] = None
     connections: int = 0
+    share: Optional[float] = None
 
 
 @dataclass(frozen=True)

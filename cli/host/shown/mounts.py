@@ -96,7 +96,7 @@ def print_paths(servers: Sequence[ServerPaths], output: Output) -> None:
     """
     servers = sorted(servers, key=lambda one: (one.is_whole, one.up))
     output.table(
-        ("SERVER", "PATH", "NETDEV", "STATE", "SINCE (UTC)", "CONNECTIONS"),
+        ("SERVER", "PATH", "NETDEV", "STATE", "SINCE (UTC)", "CONNECTIONS", "BYTES"),
         [
             (
                 server.server,
@@ -105,6 +105,7 @@ def print_paths(servers: Sequence[ServerPaths], output: Output) -> None:
                 path.state,
                 "-" if path.since is None else when(path.since)[:16],
                 str(path.connections),
+                "-" if path.share is None else f"{path.share:.0%}",
             )
             for server in servers
             for path in server.worst_first

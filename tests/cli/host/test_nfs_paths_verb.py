@@ -24,11 +24,11 @@ def test_problems_come_first(host):
     result = host("nfs", "paths")
     assert (result.code, result.err) == (3, "")
     assert result.out.splitlines() == [
-        "SERVER  PATH       NETDEV  STATE  SINCE (UTC)       CONNECTIONS",
-        "nas1    10.98.0.1  ib0     down   1970-01-01 00:01  0",
-        "nas1    10.99.0.1  ib1     up     1970-01-01 00:00  2",
-        "nas2    10.96.0.1  ib2     up     1970-01-01 00:00  2",
-        "nas2    10.97.0.1  ib3     up     1970-01-01 00:00  2",
+        "SERVER  PATH       NETDEV  STATE  SINCE (UTC)       CONNECTIONS  BYTES",
+        "nas1    10.98.0.1  ib0     down   1970-01-01 00:01  0            0%",
+        "nas1    10.99.0.1  ib1     up     1970-01-01 00:00  2            100%",
+        "nas2    10.96.0.1  ib2     up     1970-01-01 00:00  2            52%",
+        "nas2    10.97.0.1  ib3     up     1970-01-01 00:00  2            -",
         "1 of 4 paths is not up.",
         "nas1: 10.98.0.1 is down: ib0 has no carrier.",
         "fix: check its cable",

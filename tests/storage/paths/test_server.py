@@ -95,7 +95,7 @@ class Played:
         return next(filter(None, (self.second() for _ in range(most))), [])
 
     def shown(self) -> ServerPaths:
-        return self.server.state(self.now)
+        return self.server.state(self.now, {})
 
     def states(self) -> list[str]:
         return [path.state for path in self.shown().paths]
