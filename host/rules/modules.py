@@ -149,7 +149,6 @@ def mismatch(modules: Modules) -> str:
 
 # The symbol of the kernel's configuration that builds a module.
 _SYMBOLS = {
-    "ib_core": "INFINIBAND",
     NFS_MODULE: "SUNRPC_XPRT_RDMA",
     "ib_uverbs": "INFINIBAND_USER_ACCESS",
     "rdma_ucm": "INFINIBAND_USER_ACCESS",
@@ -165,23 +164,6 @@ def is_built(facts: Facts, module: str) -> Optional[bool]:
     if config is None or symbol is None:
         return None
     return any(one.name == symbol and one.value in ("m", "y") for one in config)
-
-
-def is_in_a_package(facts: Facts, module: str) -> bool:
-    """Whether the module was built for this kernel and is not installed, although the
-    RDMA modules are the kernel's own.
-    """
-    return (
-        is_available(facts.modules, module) is False
-        and bool(is_built(facts, module))
-        and not foreign_base(facts.modules)
-    )
-
-
-def foreign_base(modules: Modules) -> str:
-    """Return the file of ib_core if that is not the kernel's own; else nothing."""
-    base = file_of(modules, "ib_core")
-    return "" if base is None or is_of_the_kernel(base) else base
 
 
 def why_not_loaded(view: View, module: str) -> tuple[str, str]:
@@ -202,8 +184,8 @@ def why_not_loaded(view: View, module: str) -> tuple[str, str]:
 
 
 def _why_missing(facts: Facts, module: str) -> tuple[str, str]:
-    why, base = f"this kernel has no {module}", foreign_base(facts.modules)
-    if base:
+    why, base = f"this kernel has no {module}", file_of(facts.modules, "ib_core")
+    if base and not is_of_the_kernel(base):
         reinstall = f"reinstall the RDMA stack of {base} with {module}, or remove it"
         return why, INSTALL_STACK if module == NFS_MODULE else reinstall
     built = is_built(facts, module)

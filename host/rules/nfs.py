@@ -689,37 +689,6 @@ def _as_documented(about: About, one: RdmaMount, kind: ServerKind) -> Finding:
     return about.passes(f"it is as documents of {kind.title} require")
 
 
-def _firewall(view: View) -> Iterator[Finding]:
-    """Yield findings: Soft-RoCE's UDP port, and the ports beside NFS 3."""
-    connected = {c.device for c in view.facts.cm_ids or () if c.state == "CONNECT"}
-    soft = [d.name for d in view.facts.rdma_devices if d.is_soft_roce]
-    unknown = "in both directions; it is unknown if firewalls let them pass"
-    for name in soft:
-        about = About(FIREWALL.id, name)
-        if name in connected:
-            yield about.passes("Soft-RoCE has a connection, so UDP port 4791 is open")
-        else:
-            yield about.skips(
-                f"Soft-RoCE needs packets to UDP port 4791 {unknown}",
-                "firewall-cmd --permanent --add-port=4791/udp; firewall-cmd --reload",
-            )
-    mounts = [one.mount for one in rdma_mounts(view)]
-    locking = [
-        mount.source
-        for mount in mounts
-        if mount.version == "3"
-        and not {"nolock", "local_lock=all"} & set(mount.options.split(","))
-    ]
-    for source in locking:
-        yield About(FIREWALL.id, source).skips(
-            "NFS 3 with locks also needs TCP ports (rpcbind 111, mountd, lockd, statd) "
-            f"{unknown}",
-            "mount with nolock as VDSM does, or fix the ports in /etc/nfs.conf",
-        )
-    if mounts and not soft and not locking:
-        yield About(FIREWALL.id).passes("nothing here needs other ports than RDMA's")
-
-
 # Without LOCALIO the kernel has no such parameter.
 _MODULE, _PARAMETER = "nfs", "localio_enabled"
 
@@ -785,9 +754,8 @@ VERSION = _of_mounts("NFS-VERS-01", _version)
 COPY = _of_mounts("NFS-COPY-01", _copy)
 SIZE = _of_mounts("NFS-SIZE-01", _size)
 SERVER = Rule("NFS-SERVER-01", _server, "no server's kind is known")
-FIREWALL = Rule("FIREWALL-01", _firewall, NO_MOUNT)
 LOCALIO = _of_mounts("NFS-LOCALIO-01", _localio)
 MOUNTS = (
     *(SLOTS, NCONNECT, RESET, LISTENER, RPCCTL),
-    *(VERSION, COPY, SIZE, SERVER, FIREWALL, LOCALIO),
+    *(VERSION, COPY, SIZE, SERVER, LOCALIO),
 )
