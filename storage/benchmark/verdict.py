@@ -764,6 +764,5 @@ def _options(rows: Rows, chosen: Setting) -> tuple[list[str], list[str]]:
     kind = KINDS.get(rows.benchmark.server_kind or "")
     if kind and kind.options and chosen.transport == RDMA:
         options.append(kind.options)
-        more = f"{kind.title} is unstable with larger requests"
-        reasons.append(f"{more} ({kind.document})")
+        reasons.append(f"{kind.title} is unstable with larger requests")
     return options, reasons
