@@ -50,6 +50,8 @@ NOT_READ = {
     "Facts.hostname": SHOWN,
     "Gid.index": "`nfs check` and the address of ports: each entry counts",
     "IrqCpus": SHOWN,
+    "MountActivity.new_reads": "NFS-SLOTS-01, where requests wait",
+    "MountActivity.new_writes": "NFS-SLOTS-01, where requests wait",
     "Neighbour": REPORT,
     "NetworkManager.version": SHOWN,
     "Netdev.operstate": "carrier and the port's state say it",

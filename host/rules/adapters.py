@@ -160,7 +160,6 @@ DRIVERS = each(
 
 
 def _stack(view: View) -> Iterator[Finding]:
-    """Yield one finding for the host."""
     modules, stacks = view.facts.modules, view.facts.software.stacks
     about, bases = About(STACK.id), base_files(modules)
     foreign = [path for path in bases.values() if not is_of_the_kernel(path)]
@@ -215,7 +214,6 @@ def _stack(view: View) -> Iterator[Finding]:
 
 
 def _names(stacks: tuple[RdmaStack, ...]) -> str:
-    """Return ``MLNX_OFED 5.8`` or ``an out-of-tree stack``."""
     named = [f"{s.name} {s.version}" if s.version else s.name for s in stacks]
     return " and ".join(named) or "an out-of-tree stack"
 
@@ -230,7 +228,6 @@ _MOST_GTS = 1000
 
 
 def _pcie(view: View) -> Iterator[Finding]:
-    """Yield a finding for each adapter that has a port with a link."""
     for adapter in view.facts.adapters:
         rates = [
             port.data_rate_mbps or port.rate_mbps or 0
@@ -304,7 +301,6 @@ _LOST, _LOST_AT_LEAST = 0.001, 100
 
 
 def _port_errors(view: View) -> Iterator[Finding]:
-    """Yield a finding for each port that is ACTIVE."""
     activity = view.facts.activity
     rates = {
         (device.name, port.number): port.rate_mbps or 0
