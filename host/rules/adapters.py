@@ -59,8 +59,8 @@ def _functions(view: View) -> Iterator[tuple[str, Adapter]]:
 
 def _driver(view: View, about: About, adapter: Adapter) -> Finding:
     model, pci = model_of(adapter.pci), adapter.pci
-    name = f"{model.name if model else 'an RDMA adapter'} "
-    name += f"({pci.vendor[2:]}:{pci.device[2:]})"
+    named = model.name if model else "an RDMA adapter"
+    name = f"{named} ({pci.vendor[2:]}:{pci.device[2:]})"
     if adapter.driver in _PASSTHROUGH:
         return about.passes(f"{name} is reserved for a guest by {adapter.driver}")
     if adapter.driver:
@@ -82,7 +82,6 @@ def _driver(view: View, about: About, adapter: Adapter) -> Finding:
 def _with_rdma(
     view: View, about: About, adapter: Adapter, model: Model, shown: str
 ) -> Finding:
-    """Return the finding about a function whose RDMA device another module makes."""
     address, module = adapter.pci.address, model.rdma_module
     if _has_rdma_device(view, address):
         return about.passes(shown)

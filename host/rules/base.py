@@ -40,6 +40,7 @@ from ovirt_rdma.host.policy.model import (
 )
 
 RDMA = "rdma"
+_NOTHING = InterfaceRule(0, "")
 
 
 @dataclass(frozen=True)
@@ -124,10 +125,14 @@ class Interface:
         return self.netdev.ipoib.parent if self.netdev.ipoib else None
 
     @property
+    def policy(self) -> InterfaceRule:
+        """What the policy sets for it: nothing, if no rule names it."""
+        return self.wanted or _NOTHING
+
+    @property
     def follows(self) -> bool:
         """Whether the policy lets its children follow the P_Key table."""
-        rule = self.wanted
-        return not self.is_child and rule is not None and rule.partitions == FOLLOW
+        return not self.is_child and self.policy.partitions == FOLLOW
 
 
 class View:

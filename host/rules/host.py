@@ -226,10 +226,8 @@ def _daemon(view: View) -> Iterator[Outcome]:
 
 
 def _wanted(view: View) -> Iterator[str]:
-    interval, folder = (
-        view.policy.nfs.health_interval,
-        view.policy.host.metrics_folder,
-    )
+    interval = view.policy.nfs.health_interval
+    folder = view.policy.host.metrics_folder
     parents = [interface.name for interface in view.ipoib if interface.follows]
     if interval:
         yield f"the mounts should be looked at every {interval} s"

@@ -435,10 +435,9 @@ def mtu_limit(interface: Interface, mode: Optional[str]) -> Optional[MtuLimit]:
 
 def planned_port_mtu(interface: Interface) -> Optional[int]:
     """Return the port MTU in bytes that the plan sets; None if it is unchanged."""
-    wanted = interface.wanted.port_mtu if interface.wanted else None
-    if no_port_mtu(interface):
-        return None
-    return wanted if wanted != port_mtu_of(interface) else None
+    wanted = interface.policy.port_mtu
+    unchanged = no_port_mtu(interface) or wanted == port_mtu_of(interface)
+    return None if unchanged else wanted
 
 
 def no_port_mtu(place: Union[Port, Interface]) -> str:
@@ -551,7 +550,7 @@ def _decider(view: View, interface: Interface) -> tuple[str, str, Optional[int]]
     for name in bonds_of(view, interface):
         bond = view.netdev(name)
         return BOND, name, bond.mtu if bond else interface.netdev.mtu
-    wanted = interface.wanted.mtu if interface.wanted else None
+    wanted = interface.policy.mtu
     if wanted is not None:
         return POLICY, "the policy", None if wanted == AUTO else int(wanted)
     stored = settings_of(view, interface).number(MTU)
@@ -578,7 +577,7 @@ class Choice:
 
 def choose_mode(view: View, interface: Interface) -> Optional[Choice]:
     """Return the mode that the policy sets for ``interface``; None if it sets none."""
-    wanted = interface.wanted.transport_mode if interface.wanted else None
+    wanted = interface.policy.transport_mode
     if wanted is None:
         return None
     now = interface.mode

@@ -93,9 +93,9 @@ def required_children(view: View) -> tuple[WantedChild, ...]:
     taken = {netdev.name for netdev in view.facts.netdevs}
     wanted = []
     for parent in view.ipoib:
-        if parent.is_child or parent.wanted is None:
+        if parent.is_child:
             continue
-        keys = (int(text, 16) for text in parent.wanted.pkey_children)
+        keys = (int(text, 16) for text in parent.policy.pkey_children)
         named = tuple(dict.fromkeys(map(partition_bits, keys)))
         for partition in followed_partitions(parent) if parent.follows else named:
             pkey = full_member(partition)

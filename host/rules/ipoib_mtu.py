@@ -197,7 +197,7 @@ def _mtu(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
     name, now, mtu = interface.name, interface.mode, interface.netdev.mtu
     end = ipoib.mode_for_mtu(view, interface)
     decided = ipoib.decided_mtu(view, interface, end)
-    if interface.wanted is None or interface.wanted.mtu is None:
+    if interface.policy.mtu is None:
         shown, limit = f"{name} has MTU {mtu}", ipoib.mtu_limit(interface, now)
         if limit:
             shown = f"{shown} in {now} mode; up to {limit.mtu} is possible"
@@ -335,7 +335,7 @@ def _network_mtu(view: View, about: About, interface: Interface) -> Iterator[Fin
     decided = ipoib.decided_mtu(view, interface, mode)
     mtu, limit = decided.wanted or 0, decided.limit
     shown = f"{decided.who} sets MTU {mtu} on {interface.name}"
-    wanted = interface.wanted.mtu if interface.wanted else None
+    wanted = interface.policy.mtu
     unknown = limit is None and (mtu > COMMON_GROUP_MTU or wanted == AUTO)
     if wanted == AUTO:
         wanted = limit.mtu if limit else None

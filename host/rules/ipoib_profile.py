@@ -410,10 +410,6 @@ BONDS = Rule("IPOIB-BOND-01", _bonds, "no bond, bridge or VLAN is on an IPoIB ne
 _OTHER = {ON: OFF, OFF: ON}
 
 
-def _wanted(interface: Interface) -> Optional[str]:
-    return interface.wanted.tso if interface.wanted else None
-
-
 def _changes(
     interface: Interface, settings: Settings, tso: Tso, target: str
 ) -> tuple[Change, ...]:
@@ -468,7 +464,7 @@ MUST_BE_OFF = "a ConnectX of revision a0 must not use TSO over IPoIB"
 def _a0(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
     tso = ipoib.tso_of(interface.netdev)
     yield _a0_finding(interface, about, tso)
-    if tso is None or _wanted(interface) not in (AUTO, OFF):
+    if tso is None or interface.policy.tso not in (AUTO, OFF):
         return
     settings = settings_of(view, interface)
     changes = _changes(interface, settings, tso, OFF)
@@ -493,7 +489,7 @@ def _a0_finding(interface: Interface, about: About, tso: Optional[Tso]) -> Findi
             "its driver does not support turning TSO off ([fixed]); connected mode has "
             "no TSO: set transport_mode: connected in the policy"
         )
-    elif _wanted(interface) not in (AUTO, OFF):
+    elif interface.policy.tso not in (AUTO, OFF):
         rule = f'{{match: {{guid: "{guid}"}}, tso: auto}}'
         fix = f"policy.yaml, host: interfaces: [{rule}]"
     if tso.on:
@@ -508,7 +504,7 @@ def _a0_finding(interface: Interface, about: About, tso: Optional[Tso]) -> Findi
 
 
 def _tso(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
-    name, wanted, is_ipoib = interface.name, _wanted(interface), interface.is_ipoib
+    name, wanted, is_ipoib = interface.name, interface.policy.tso, interface.is_ipoib
     tso, settings = ipoib.tso_of(interface.netdev), settings_of(view, interface)
     if tso is None:
         fix = "install ethtool" if wanted else ""
@@ -590,7 +586,7 @@ TSO_ROCE = each(
     lambda view: (
         (one.name, one)
         for one in view.interfaces
-        if not one.is_ipoib and _wanted(one) is not None
+        if not one.is_ipoib and one.policy.tso is not None
     ),
     _tso,
     "the policy does not set TSO of Ethernet netdevs",

@@ -187,10 +187,8 @@ def _subnets(view: View) -> Iterator[Finding]:
                 if address and of_several and address.network.num_addresses > 1:
                     on.setdefault(str(address.network), {})[netdev.name] = netdev
     for network, netdevs in on.items():
-        about, values = (
-            About(SUBNETS.id, network),
-            [netdev.arp_ignore for netdev in netdevs.values()],
-        )
+        about = About(SUBNETS.id, network)
+        values = [netdev.arp_ignore for netdev in netdevs.values()]
         shown = f"{', '.join(netdevs)} have addresses in {network}"
         fix = (
             "give each port a network of its own; or sysctl net.ipv4.conf.all."
@@ -212,7 +210,7 @@ def _subnets(view: View) -> Iterator[Finding]:
 
 def _paths(view: View) -> Iterator[Finding]:
     wanted = dict.fromkeys(one.paths for one in view.policy.nfs.rules if one.paths)
-    activity, netdevs = view.facts.activity, view.facts.netdevs
+    activity = view.facts.activity
     # Without the module there is no such folder, and no mount either.
     shown = activity is None or activity.connections is not None
     if wanted and not shown and is_loaded(view.facts.modules, "sunrpc"):
@@ -224,12 +222,7 @@ def _paths(view: View) -> Iterator[Finding]:
     for paths in wanted:
         taken: _Taken = {}
         for address in paths:
-            about = About(PATHS.id, address)
-            yield (
-                _path(view, about, address, taken)
-                if netdevs
-                else about.skips("the netdevs of this host are unknown")
-            )
+            yield _path(view, About(PATHS.id, address), address, taken)
 
 
 # Of RDMA ports, the path that they lead to: its address and subnet.
@@ -237,15 +230,12 @@ _Taken = dict[tuple[Optional[str], Optional[int]], tuple[str, ipaddress.IPv4Netw
 _OF_ITS_OWN = "give each path a subnet, and a netdev on an RDMA port, of its own"
 
 
-def _path(
-    view: View,
-    about: About,
-    address: str,
-    taken: _Taken,
-) -> Finding:
+def _path(view: View, about: About, address: str, taken: _Taken) -> Finding:
     """Return the finding of one path; ``taken`` has the RDMA ports of those before it,
     and gets its own.
     """
+    if not view.facts.netdevs:
+        return about.skips("the netdevs of this host are unknown")
     reached = [
         (own.network, netdev)
         for netdev in view.facts.netdevs

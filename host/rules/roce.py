@@ -126,10 +126,6 @@ def ib_mtu(mtu: int) -> Optional[int]:
     return next((ib for ib in _IB_MTUS if ib + _HEADERS <= mtu), None)
 
 
-def _wanted_mtu(interface: Interface) -> object:
-    return interface.wanted.mtu if interface.wanted else None
-
-
 def _mtu(view: View) -> Iterator[Outcome]:
     ports = roce_ports(view)
     reported: set[str] = set()
@@ -139,7 +135,7 @@ def _mtu(view: View) -> Iterator[Outcome]:
         enough = {
             base.name
             for base in port.bases
-            if isinstance(wanted := _wanted_mtu(base), int)
+            if isinstance(wanted := base.policy.mtu, int)
             and base.netdev.mtu != wanted
             and (ib_mtu(wanted) or 0) >= (port.port.max_mtu or LARGEST)
         }
@@ -151,7 +147,7 @@ def _mtu(view: View) -> Iterator[Outcome]:
                 yield _carrier(view, port, netdev)
     for port in ports:
         for interface in port.bases:
-            wanted = _wanted_mtu(interface)
+            wanted = interface.policy.mtu
             if isinstance(wanted, int):
                 yield from _policys_mtu(view, interface, wanted)
             elif wanted is not None:
@@ -306,7 +302,7 @@ def _bonds(view: View) -> Iterator[Finding]:
         if not bond.bond or not with_rdma:
             continue
         if routes & {*view.carriers(bond.name)} or any(
-            _class_of(bases[name][1]) for name in with_rdma
+            bases[name][1].policy.roce for name in with_rdma
         ):
             ports = {name: bases[name][0].name for name in with_rdma}
             yield _bond(about, bond.bond.mode, [*names], ports)
@@ -349,10 +345,6 @@ _SET_BY_DCB = "mlx5_core"
 _WITH_DSCP = (_SET_BY_DCB, "ice", "bnxt_en")
 
 
-def _class_of(base: Interface) -> Optional[RoceClass]:
-    return base.wanted.roce if base.wanted else None
-
-
 _SOFT = "it has no flow control of its own"
 
 
@@ -366,7 +358,7 @@ def _classes(
     view: View, about: About, place: tuple[RocePort, Interface]
 ) -> Iterator[Outcome]:
     port, base = place
-    wanted, driver = _class_of(base), base.netdev.driver
+    wanted, driver = base.policy.roce, base.netdev.driver
     if not wanted:
         return
     if port.device.is_soft_roce:
@@ -491,7 +483,7 @@ def _tos(view: View, about: About, port: RocePort) -> Iterator[Outcome]:
     addresses = ((base.netdev.pci and base.netdev.pci.address) for base in port.bases)
     first = (base for base, at in zip(port.bases, addresses) if at and at == bus)
     base = next(first, next(iter(port.bases), None))
-    wanted, tos = _class_of(base) if base else None, port.port.default_tos
+    wanted, tos = base.policy.roce if base else None, port.port.default_tos
     name = port.name
     if base is None or wanted is None:
         return
@@ -527,7 +519,7 @@ def _of_netdevs(
             yield about.skips(f"{port.name} has no netdev")
         for base in () if port.device.is_soft_roce else port.bases:
             about = About(rule, base.name)
-            if _class_of(base):
+            if base.policy.roce:
                 yield about.skips(f"the policy decides that: {CLASS.id}")
             else:
                 yield judge(about, port, base)
