@@ -427,7 +427,7 @@ class About:
         users: tuple[str, ...] = (),
     ) -> Step:
         """Return a step: without changes if it is refused, and with ``users`` only if
-        its links go down. Without ``undo`` that is said by ``before``.
+        its links go down. Its ``undo`` restores ``before``, if nothing else is named.
         """
         return Step(
             *(self.rule, self.subject, sentence, before, after, effect, reason),

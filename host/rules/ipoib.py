@@ -48,18 +48,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Optional, Union
 
-from ovirt_rdma.host.facts.adapter_models import (
-    HFI1,
-    MLX4,
-    MLX5,
-    model_of,
-)
-from ovirt_rdma.host.facts.devices import (
-    Guid,
-    Netdev,
-    Profile,
-    RdmaDevice,
-)
+from ovirt_rdma.host.facts.adapter_models import HFI1, MLX4, MLX5, model_of
+from ovirt_rdma.host.facts.devices import Guid, Netdev, Profile, RdmaDevice
 from ovirt_rdma.host.facts.infiniband import (
     AUTO,
     CONNECTED,

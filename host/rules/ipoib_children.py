@@ -52,11 +52,7 @@ from ovirt_rdma.host.rules.ipoib import (
     new_profile,
     port_limit,
 )
-from ovirt_rdma.host.system.files import (
-    FOLLOW_PARTITIONS,
-    foreign_reason,
-    own_text,
-)
+from ovirt_rdma.host.system.files import FOLLOW_PARTITIONS, foreign_reason, own_text
 
 # The kernel names a child "%.10s.%04x".
 PARENT_LENGTH = 10

@@ -18,11 +18,7 @@ from typing import Callable, Optional
 from ovirt_rdma.host.export import Export, MountOptions, nfs_check
 from ovirt_rdma.host.facts.adapter_models import model_of
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
-from ovirt_rdma.host.facts.model import (
-    ConnectionActivity,
-    MountActivity,
-    NfsMount,
-)
+from ovirt_rdma.host.facts.model import ConnectionActivity, MountActivity, NfsMount
 from ovirt_rdma.host.facts.statistics import beyond_requests
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA, TCP, rule_for
 from ovirt_rdma.host.rules.base import (

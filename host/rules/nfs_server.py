@@ -14,14 +14,7 @@ from typing import Callable
 
 from ovirt_rdma.host.facts.model import NfsExport, NfsServer
 from ovirt_rdma.host.policy.model import DEFAULT_PORT
-from ovirt_rdma.host.rules import (
-    adapters,
-    host,
-    ipoib_mtu,
-    ipoib_profile,
-    nfs,
-    roce,
-)
+from ovirt_rdma.host.rules import adapters, host, ipoib_mtu, ipoib_profile, nfs, roce
 from ovirt_rdma.host.rules.base import FAIL, SKIP, WARN, About, Finding, Rule, View
 from ovirt_rdma.host.rules.ipoib import static_addresses
 from ovirt_rdma.host.rules.modules import NFS_MODULE, is_loaded, why_not_loaded
