@@ -2,8 +2,8 @@
 """List what vendors' documents say of NFS over RDMA with their servers, and the mount
 options that the Linux client knows. Pure.
 
-docs/servers.md is made of :data:`KINDS`. What no document says is None or empty there,
-and never a limit. vdsmd loads this module.
+docs/servers.md has the documents, and what else they say. What none says is None or
+empty here, and never a limit. vdsmd loads this module.
 """
 
 from __future__ import annotations
@@ -25,29 +25,17 @@ class ServerKind:
     """The NFS servers of a vendor.
 
     versions: those over RDMA, with the kernel's own client; empty if none is named
-    client, client_versions: the vendor's client for Linux, and the versions with it
-    fabrics: on which RDMA works
+    client_versions: with the vendor's client for Linux; empty if there is none
     largest: the largest rsize and wsize in bytes
-    requires: what else, as clauses
-    documents: the address of each source, by its title
     programs: how a server of it calls itself (NfsMount.server_program), in part
     """
 
     name: str
     title: str
-    documents: dict[str, str]
     versions: tuple[str, ...] = ()
-    client: str = ""
     client_versions: tuple[str, ...] = ()
-    fabrics: str = ""
     largest: Optional[int] = None
-    requires: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
-
-    @property
-    def document(self) -> str:
-        """The address of the first source."""
-        return next(iter(self.documents.values()))
 
     @property
     def options(self) -> str:
@@ -60,95 +48,24 @@ _ALL = ("3", "4.0", "4.1", "4.2")
 KINDS = {
     kind.name: kind
     for kind in (
-        ServerKind(
-            "linux",
-            "Linux",
-            {
-                "RHEL 9, Enabling NFS over RDMA on an NFS server": "https://docs."
-                "redhat.com/en/documentation/red_hat_enterprise_linux/9/html/"
-                "configuring_infiniband_and_rdma_networks/enabling-nfs-over-rdma-"
-                "on-an-nfs-server_configuring-infiniband-and-rdma-networks",
-            },
-            versions=_ALL,
-            fabrics="InfiniBand, RoCE, iWARP",
-            programs=("(kernel.org)",),
-        ),
+        ServerKind("linux", "Linux", _ALL, programs=("(kernel.org)",)),
         ServerKind(
             "ontap",
             "NetApp ONTAP",
-            {
-                "NetApp, NFS over RDMA": "https://docs.netapp.com/us-en/ontap/nfs-"
-                "rdma/index.html",
-            },
             versions=("3", "4.0", "4.1"),
-            fabrics="RoCE v2",
             largest=1 << 16,
-            requires=("3 from 9.15.1, 4.0 from 9.10.1, 4.1 from 9.14.1",),
             programs=("(netapp.com)",),
         ),
         ServerKind(
             "powerscale",
             "Dell PowerScale (OneFS)",
-            {
-                "OneFS and NFS over RDMA Support": "http://unstructureddatatips.com/"
-                "onefs-and-nfs-over-rdma-support",
-                "Multipath Client Driver": "http://unstructureddatatips.com/tag/ai",
-            },
             versions=("3",),
-            client="multipath client driver",
             client_versions=("3", "4.1", "4.2"),
-            requires=("OneFS 9.2",),
         ),
-        ServerKind(
-            "vast",
-            "VAST",
-            {
-                "VAST Client NFS Multipathing": "https://kb.vastdata.com/kb/docs/7-"
-                "vast-client-nfs-multipathing",
-                "VAST NFS, Mount parameters": "https://vastnfs.vastdata.com/docs/4.0/"
-                "usage/mount-params.html",
-            },
-            client="VAST NFS client (vastnfs)",
-            client_versions=("3", "4.1"),
-            requires=("nconnect: 2 for each 100 Gb/s, at least 8",),
-        ),
-        ServerKind(
-            "truenas",
-            "TrueNAS",
-            {
-                "TrueNAS API, rdma.capable_protocols": "https://api.truenas.com/v26.0/"
-                "_sources/api_methods_rdma.capable_protocols.rst.txt",
-                "Enable NFS over RDMA": "https://github.com/truenas/middleware/pull/"
-                "14627",
-            },
-            requires=("TrueNAS 25.04 with an Enterprise licence, not a MINI",),
-            programs=("truenas",),
-        ),
-        ServerKind(
-            "solaris",
-            "Oracle Solaris",
-            {
-                "Solaris 11.2, NFS Over RDMA": "https://docs.oracle.com/cd/E36784_01/"
-                "html/E36825/rfsrefer-154.html",
-            },
-            fabrics="InfiniBand",
-            requires=("no share option: RDMA is the default",),
-        ),
-        ServerKind(
-            "ganesha",
-            "NFS-Ganesha",
-            {
-                "ganesha-core-config(8)": "https://github.com/nfs-ganesha/nfs-ganesha/"
-                "blob/next/src/doc/man/ganesha-core-config.rst",
-                "1409": "https://github.com/nfs-ganesha/nfs-ganesha/issues/1409",
-                "674": "https://github.com/nfs-ganesha/nfs-ganesha/issues/674",
-            },
-            versions=_ALL,
-            requires=(
-                "4.0 only, unless NFS_RDMA_Protocol_Versions has more",
-                "does not start from 7.0 to June 2026; unsupported before 6",
-            ),
-        ),
+        ServerKind("vast", "VAST", client_versions=("3", "4.1")),
+        ServerKind("truenas", "TrueNAS", programs=("truenas",)),
+        ServerKind("solaris", "Oracle Solaris"),
+        ServerKind("ganesha", "NFS-Ganesha", _ALL),
     )
 }
 CHOICES = (AUTO, *KINDS)
@@ -267,5 +184,5 @@ def remarks(
                 yield Sentence(
                     "option-beyond-server",
                     f"{name}={options.number(name)} is more than {kind.title} takes "
-                    f"well over RDMA: {kind.largest} ({kind.document})",
+                    f"well over RDMA: {kind.largest}",
                 )

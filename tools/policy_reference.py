@@ -2,13 +2,13 @@
 """Make the reference of the policy from its table of keys, and the meanings of keys in
 docs/policy.md.
 
-That is docs/policy.schema.json and the tables of docs/policy.md, and of docs/servers.md
-for the key server_kind. WRITE_GOLDEN=1 pytest tests/host/policy/test_policy_docs.py
-writes them: what a key may be, and a number that counts if it is left out, come from
-the code; its meaning and other effects of leaving it out are written in the page. The
-schema is for editors: those with a YAML language server complete keys, show their
-meanings and mark mistakes. It accepts more than ``policy check``, which also knows what
-a schema cannot say, and reads ``tso: on`` as it is written.
+That is docs/policy.schema.json and the tables of docs/policy.md. WRITE_GOLDEN=1 pytest
+tests/host/policy/test_policy_docs.py writes them: what a key may be, and a number that
+counts if it is left out, come from the code; its meaning and other effects of leaving
+it out are written in the page. The schema is for editors: those with a YAML language
+server complete keys, show their meanings and mark mistakes. It accepts more than
+``policy check``, which also knows what a schema cannot say, and reads ``tso: on`` as it
+is written.
 """
 
 from __future__ import annotations
@@ -39,12 +39,9 @@ from ovirt_rdma.host.policy.model import (
     RULE,
     VIRTUAL_FUNCTIONS,
 )
-from ovirt_rdma.host.server_kinds import KINDS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE, SCHEMA = DOCS / "policy.md", DOCS / "policy.schema.json"
-SERVERS = DOCS / "servers.md"
-SERVERS_MARK = "<!-- Made from the table in host/server_kinds. -->\n"
 MARK = "<!-- {}: made from the table in host/policy. -->\n"
 _HEAD = ("key", "allowed", "what it is", "if left out")
 
@@ -138,29 +135,6 @@ def _left_out(row: Key, written: str) -> str:
         return "required" if row.default is MISSING else written
     is_number = type(row.default) in (int, float)
     return f"{row.default:g}" if is_number else written
-
-
-def servers_page(text: str) -> str:
-    """Return docs/servers.md with the table as host/server_kinds has it."""
-    before, mark, after = text.partition(SERVERS_MARK)
-    if not mark:
-        raise ValueError(f"{SERVERS} has no table")
-    lines = []
-    for kind in KINDS.values():
-        said = [f"NFS {', '.join(kind.versions)}"] if kind.versions else []
-        if kind.client:
-            said.append(f"{', '.join(kind.client_versions)} with {kind.client}")
-        said += [*filter(None, [kind.fabrics]), *kind.requires]
-        if kind.largest:
-            said.append(f"rsize and wsize at most {kind.largest}, set if named")
-        links = ", ".join(
-            f"[{title}]({address})" for title, address in kind.documents.items()
-        )
-        lines.append(f"- `{kind.name}`, {kind.title}: {'; '.join(said)} ({links})\n")
-    rest = after.splitlines(keepends=True)
-    while rest and rest[0].startswith(("|", "-")):
-        rest.pop(0)
-    return before + mark + "".join(lines) + "".join(rest)
 
 
 def schema(text: str) -> str:

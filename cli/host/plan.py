@@ -158,7 +158,6 @@ def _print_step(step: Step, output: Output, *, diffs: bool) -> None:
     fields += [
         ("value", f"{step.before} -> {step.after}"),
         ("why", step.reason),
-        ("source", step.source),
     ]
     if not step.refused:
         fields += [("undo", step.undo), *(("used by", user) for user in step.users)]

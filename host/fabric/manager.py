@@ -374,7 +374,6 @@ def _step(planned: Sequence[PlannedPort], facts: ManagerFacts) -> Optional[Step]
         ),
         effect=LIVE,
         reason="; ".join(f"{one.port.title}: {one.reason}" for one in planned),
-        source="opensm(8); InfiniBand architecture 1.3, 14.4.1",
         undo=f"{VERB} disable",
         changes=tuple(changes),
     )

@@ -601,7 +601,7 @@ def _check_options(rule: Given, defaults: Given) -> None:
     option, kind = options.last("nconnect"), KINDS.get(whole.get("server_kind", ""))
     vendors = any(one.name in OF_VENDORS for one in options.items)
     most = MOST_NCONNECT
-    if vendors or (kind and kind.client):
+    if vendors or (kind and kind.client_versions):
         most = MOST_NCONNECT_OF_VENDORS
     if option and not 1 <= (options.number("nconnect") or 0) <= most:
         text = f"{option.text} is out of range; allowed: nconnect=1 to {most}"

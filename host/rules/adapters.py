@@ -1,23 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules about adapters, their links, and the kernel and its RDMA modules. Pure.
+"""Rules about adapters, their links, and the origin of RDMA modules. Pure.
 
 DRIVER-01: adapters without a driver, and without the module that makes their RDMA
 device. PCIE-01: an adapter's PCIe link against the speed of its ports. PORT-ERRORS-01:
-the error counters of RDMA ports. LOCALITY-01: NUMA node, interrupts and CPU governor of
-adapters, a report. STACK-01: the RDMA modules, rpcrdma included, are from one tree.
-KERNEL-01: the configuration of the running kernel. KERNEL-02: modules that this kernel
-has, in a package that is not installed.
+the error counters of RDMA ports. STACK-01: the RDMA modules, rpcrdma included, are from
+one tree.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Optional
 
 from ovirt_rdma.host.facts.adapter_models import Model, model_of
-from ovirt_rdma.host.facts.devices import Adapter, PciLink, Tuning
-from ovirt_rdma.host.facts.infiniband import CONNECTED
+from ovirt_rdma.host.facts.devices import Adapter, PciLink
 from ovirt_rdma.host.facts.model import PortActivity, PortError, RdmaStack
 from ovirt_rdma.host.facts.statistics import FATAL, LINK, PATH, of_kind
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA, TCP
@@ -37,9 +33,7 @@ from ovirt_rdma.host.rules.modules import (
     OTHER_KERNEL,
     base_files,
     file_of,
-    foreign_base,
     is_available,
-    is_in_a_package,
     is_loaded,
     is_of_the_kernel,
     mismatch,
@@ -65,8 +59,8 @@ def _functions(view: View) -> Iterator[tuple[str, Adapter]]:
 
 def _driver(view: View, about: About, adapter: Adapter) -> Finding:
     model, pci = model_of(adapter.pci), adapter.pci
-    name = f"{model.name if model else 'an RDMA adapter'} "
-    name += f"({pci.vendor[2:]}:{pci.device[2:]})"
+    named = model.name if model else "an RDMA adapter"
+    name = f"{named} ({pci.vendor[2:]}:{pci.device[2:]})"
     if adapter.driver in _PASSTHROUGH:
         return about.passes(f"{name} is reserved for a guest by {adapter.driver}")
     if adapter.driver:
@@ -88,7 +82,6 @@ def _driver(view: View, about: About, adapter: Adapter) -> Finding:
 def _with_rdma(
     view: View, about: About, adapter: Adapter, model: Model, shown: str
 ) -> Finding:
-    """Return the finding about a function whose RDMA device another module makes."""
     address, module = adapter.pci.address, model.rdma_module
     if _has_rdma_device(view, address):
         return about.passes(shown)
@@ -166,7 +159,6 @@ DRIVERS = each(
 
 
 def _stack(view: View) -> Iterator[Finding]:
-    """Yield one finding for the host."""
     modules, stacks = view.facts.modules, view.facts.software.stacks
     about, bases = About(STACK.id), base_files(modules)
     foreign = [path for path in bases.values() if not is_of_the_kernel(path)]
@@ -221,89 +213,11 @@ def _stack(view: View) -> Iterator[Finding]:
 
 
 def _names(stacks: tuple[RdmaStack, ...]) -> str:
-    """Return ``MLNX_OFED 5.8`` or ``an out-of-tree stack``."""
     named = [f"{s.name} {s.version}" if s.version else s.name for s in stacks]
     return " and ".join(named) or "an out-of-tree stack"
 
 
-def _needs(view: View) -> Iterator[tuple[str, str, str, str]]:
-    """Yield each symbol that this host needs, the module that it builds (empty: part of
-    another module), the effect if it is missing, and the verdict then.
-    """
-    facts, nfs = view.facts, FAIL if view.wants_nfs_over_rdma else WARN
-    models = [model_of(adapter.pci) for adapter in facts.adapters]
-    rdma = any(not (model and model.is_nic) for model in models)
-    if facts.rdma_devices or nfs == FAIL or rdma:
-        yield "INFINIBAND", "ib_core", "no RDMA at all", FAIL
-        yield "SUNRPC_XPRT_RDMA", NFS_MODULE, "no NFS over RDMA", nfs
-        effect = "no RDMA for programs such as the readiness check and rping"
-        yield "INFINIBAND_USER_ACCESS", "ib_uverbs", effect, WARN
-    if any(p.is_infiniband for d in facts.rdma_devices for p in d.ports):
-        rules = view.policy.host.interfaces
-        wanted = any(rule.transport_mode == CONNECTED for rule in rules)
-        yield "INFINIBAND_IPOIB", "ib_ipoib", "no IP over InfiniBand", FAIL
-        effect = "no connected mode for IPoIB"
-        yield "INFINIBAND_IPOIB_CM", "", effect, FAIL if wanted else WARN
-
-
-def _configuration(view: View) -> Iterator[Finding]:
-    """Yield a finding for each symbol that is off, or one if all are on."""
-    about, config = About(CONFIGURATION.id), view.facts.software.kernel_config
-    if config is None:
-        yield about.skips(
-            "no configuration of the running kernel was found",
-            "provide one of /boot/config-RELEASE, /lib/modules/RELEASE/config and "
-            "/proc/config.gz",
-        )
-        return
-    # A symbol that is not in the configuration counts as not set.
-    on = {option.name for option in config if option.value != "n"}
-    there, needed = [], 0
-    for symbol, module, effect, verdict in _needs(view):
-        needed += 1
-        # An out-of-tree build may provide the module.
-        if symbol in on or (module and is_available(view.facts.modules, module)):
-            there.append(symbol)
-            continue
-        yield About(CONFIGURATION.id, symbol).finds(
-            verdict,
-            f"this kernel is built without {symbol}: {effect}",
-            "use the distribution's kernel, or one built with "
-            f"CONFIG_{symbol}=m (y if it is not a module)",
-        )
-    if there and len(there) == needed:
-        yield about.passes(f"this kernel has {', '.join(there)}")
-
-
-def _packages(view: View) -> Iterator[Finding]:
-    """Yield a finding for each module that was built and is not there."""
-    facts, about = view.facts, About(PACKAGES.id)
-    base, missing = foreign_base(facts.modules), False
-    if not facts.rdma_devices and not view.wants_nfs_over_rdma:
-        return
-    if facts.software.kernel_config is None or facts.modules.available is None:
-        yield about.skips(
-            "the kernel's configuration or its list of modules is unknown"
-        )
-        return
-    if base:
-        yield about.skips(f"the RDMA modules are those of another stack ({base})")
-        return
-    for _, module, _, verdict in _needs(view):
-        if module not in ("", "ib_core") and is_in_a_package(facts, module):
-            missing = True
-            said = About(PACKAGES.id, module)
-            yield said.finds(verdict, *why_not_loaded(view, module))
-    if not missing:
-        yield about.passes("no module of this kernel is in a package that is missing")
-
-
 STACK = Rule("STACK-01", _stack, "the origin of the RDMA modules is unknown")
-CONFIGURATION = Rule(
-    "KERNEL-01", _configuration, "nothing on this host needs RDMA in the kernel"
-)
-PACKAGES = Rule("KERNEL-02", _packages, "nothing on this host needs RDMA modules")
-KERNEL = (STACK, CONFIGURATION, PACKAGES)
 
 
 # PCI Express Base Specification: 8b/10b encoding up to 5 GT/s, 128b/130b from 8 GT/s,
@@ -313,7 +227,6 @@ _MOST_GTS = 1000
 
 
 def _pcie(view: View) -> Iterator[Finding]:
-    """Yield a finding for each adapter that has a port with a link."""
     for adapter in view.facts.adapters:
         rates = [
             port.data_rate_mbps or port.rate_mbps or 0
@@ -387,7 +300,6 @@ _LOST, _LOST_AT_LEAST = 0.001, 100
 
 
 def _port_errors(view: View) -> Iterator[Finding]:
-    """Yield a finding for each port that is ACTIVE."""
     activity = view.facts.activity
     rates = {
         (device.name, port.number): port.rate_mbps or 0
@@ -485,48 +397,6 @@ _FATAL_FIX = (
     f"then {_PATH_FIX}"
 )
 
-_RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
-
-
-def _locality(view: View, about: About, found: tuple[Adapter, Tuning]) -> Finding:
-    """Return the report about a PCI function with an RDMA device; none is bad."""
-    adapter, tuning = found
-    parts, nodes, near = [], tuning.numa_nodes, adapter.local_cpus or ""
-    if adapter.numa_node is not None and nodes:
-        cpus = f" (CPUs {near})" if near else ""
-        parts.append(f"NUMA node {adapter.numa_node} of {nodes}{cpus}")
-    total = sum(one.interrupts for one in adapter.interrupts)
-    if total:
-        parts.append(f"{total} interrupts on {len(adapter.interrupts)} sets of CPUs")
-    far = sum(
-        one.interrupts
-        for one in adapter.interrupts
-        if near and not cpus_of(one.cpus) <= cpus_of(near)
-    )
-    if far:
-        parts.append(f"{far} of them on CPUs of other nodes")
-    if tuning.governors:
-        parts.append(f"governor {' and '.join(tuning.governors)}")
-    if parts:
-        return about.passes("; ".join(parts))
-    return about.skips("the kernel shows neither node nor interrupts")
-
-
-def _with_device(view: View) -> Iterator[tuple[str, tuple[Adapter, Tuning]]]:
-    devices = {d.pci.address for d in view.facts.rdma_devices if d.pci}
-    for adapter in view.facts.adapters:
-        address, tuning = adapter.pci.address, view.facts.tuning
-        if tuning and address in devices and not adapter.physical_function:
-            yield address, (adapter, tuning)
-
-
-def cpus_of(text: str) -> frozenset[int]:
-    """Return the numbers of a list such as ``0-3,8``; other parts are left out."""
-    found: set[int] = set()
-    for match in filter(None, map(_RANGE.fullmatch, text.split(","))):
-        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return frozenset(found)
-
 
 PCIE = Rule(
     "PCIE-01", _pcie, "no ACTIVE port is on a PCIe adapter of this host", rdma=True
@@ -534,11 +404,4 @@ PCIE = Rule(
 PORT_ERRORS = Rule(
     "PORT-ERRORS-01", _port_errors, "no counters of an ACTIVE port were read", rdma=True
 )
-LOCALITY = each(
-    "LOCALITY-01",
-    _with_device,
-    _locality,
-    "nothing is known about processors, interrupts or NUMA nodes",
-    rdma=True,
-)
-HARDWARE = (PCIE, PORT_ERRORS, LOCALITY)
+HARDWARE = (PCIE, PORT_ERRORS)

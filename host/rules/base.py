@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, TypeVar, Union
+from typing import Callable, Optional, TypeVar, Union
 
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.devices import (
@@ -26,7 +26,7 @@ from ovirt_rdma.host.facts.devices import (
     RdmaDevice,
     RdmaPort,
 )
-from ovirt_rdma.host.facts.model import Facts, Route
+from ovirt_rdma.host.facts.model import Facts, OwnFile, Route
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.policy.model import (
     FOLLOW,
@@ -40,6 +40,7 @@ from ovirt_rdma.host.policy.model import (
 )
 
 RDMA = "rdma"
+_NOTHING = InterfaceRule(0, "")
 
 
 @dataclass(frozen=True)
@@ -124,10 +125,14 @@ class Interface:
         return self.netdev.ipoib.parent if self.netdev.ipoib else None
 
     @property
+    def policy(self) -> InterfaceRule:
+        """What the policy sets for it: nothing, if no rule names it."""
+        return self.wanted or _NOTHING
+
+    @property
     def follows(self) -> bool:
         """Whether the policy lets its children follow the P_Key table."""
-        rule = self.wanted
-        return not self.is_child and rule is not None and rule.partitions == FOLLOW
+        return not self.is_child and self.policy.partitions == FOLLOW
 
 
 class View:
@@ -216,6 +221,11 @@ class View:
     def adapter(self, device: RdmaDevice) -> Optional[Adapter]:
         """Return the PCI function of ``device``, or None."""
         return self._adapters.get(device.pci.address) if device.pci else None
+
+    def own_file(self, path: str) -> Optional[OwnFile]:
+        """Return the file at ``path``, where one of ours is or would go; or None."""
+        files = self.facts.software.own_files
+        return next((file for file in files if file.path == path), None)
 
     def carriers(self, name: str) -> tuple[str, ...]:
         """Return ``name`` and the bonds, VLANs and bridges on it."""
@@ -346,11 +356,9 @@ class Step:
     """An entry of the plan: one or more changes to one subject, and their reason.
 
     ``id`` is ``RULE/SUBJECT``, the same in every plan. ``before`` and ``after`` are for
-    people; ``changes`` are applied in their order. ``reason`` and ``undo`` are
-    sentences without a full stop, ``source`` names the origin of the reason.
-    ``refused`` is the reason why the hardware or the engine does not allow the step: it
-    is shown and never applied. A Sentence there has an id. ``users`` is what a
-    LINK_DOWN step interrupts.
+    people; ``changes`` are applied in their order. ``reason``, ``undo`` and ``refused``
+    are clauses; with ``refused`` the hardware or the engine does not allow the step,
+    which is shown and never applied. ``users`` is what a LINK_DOWN step interrupts.
     """
 
     rule: str
@@ -360,7 +368,6 @@ class Step:
     after: str
     effect: str
     reason: str
-    source: str
     undo: str
     changes: tuple[Change, ...] = ()
     refused: str = ""
@@ -407,16 +414,28 @@ class About:
         return Finding(self.rule, self.subject, verdict, sentence, fix)
 
     def step(
-        self, sentence: str, before: str, after: str, effect: str, **more: Any
+        self,
+        sentence: str,
+        before: str,
+        after: str,
+        effect: str,
+        *,
+        changes: tuple[Change, ...] = (),
+        reason: str = "the policy requires it",
+        undo: str = "",
+        refused: str = "",
+        users: tuple[str, ...] = (),
     ) -> Step:
         """Return a step: without changes if it is refused, and with ``users`` only if
-        its links go down.
+        its links go down. Its ``undo`` restores ``before``, if nothing else is named.
         """
-        if more.get("refused"):
-            more["changes"] = ()
-        if effect != LINK_DOWN:
-            more["users"] = ()
-        return Step(self.rule, self.subject, sentence, before, after, effect, **more)
+        return Step(
+            *(self.rule, self.subject, sentence, before, after, effect, reason),
+            undo=undo or f"restores {before}",
+            changes=() if refused else changes,
+            refused=refused,
+            users=users if effect == LINK_DOWN else (),
+        )
 
 
 NO_DEVICE = "this host has no RDMA device"

@@ -53,7 +53,6 @@ _WATCHED = ("rdma-", "openibd", "opensm", "srp_daemon", "iwpmd")
 
 
 def _units(view: View) -> Iterator[Finding]:
-    """Yield a finding for each unit in a wrong state."""
     units, host = view.facts.software.units, About(UNITS.id)
     failed = [u for u in units if u.active == "failed" and u.name.startswith(_WATCHED)]
     openibd, rdma_core = openibd_runs(view), has_rdma_core(view)
@@ -108,7 +107,6 @@ _SHOWN = 20
 
 
 def _unread(view: View) -> Iterator[Finding]:
-    """Yield a finding for each problem of the facts."""
     problems, about = view.facts.problems, About(UNREAD.id)
     for problem in problems[:_SHOWN]:
         sentence = problem.rstrip(".") or "a fact could not be read"
@@ -153,7 +151,6 @@ _FIXES = (
 
 
 def _fix(problem: str) -> str:
-    """Return what to do about the cause that the problem's text names."""
     found = ((re.search(pattern, problem), fix) for pattern, fix in _FIXES)
     match, fix = next((match, fix) for match, fix in found if match)
     # Quoted, because a problem may be the text of another host.
@@ -168,7 +165,6 @@ _VERSION = re.compile(r"(\d{1,6}(?:\.\d{1,6})*)", re.ASCII)
 
 
 def _vdsm(view: View) -> Iterator[Finding]:
-    """Yield one finding for a host with IPoIB."""
     if not view.ipoib:
         return
     text, about = view.facts.software.vdsm_version, About(VDSM.id)
@@ -210,7 +206,6 @@ _ENABLE = (
 
 
 def _daemon(view: View) -> Iterator[Outcome]:
-    """Yield one finding for the host."""
     about, wanted = About(DAEMON.id), "; ".join(_wanted(view))
     unit = next((u for u in view.facts.software.units if u.name == DAEMON_UNIT), None)
     again = f"journalctl -b -u {DAEMON_UNIT}; then: systemctl restart {DAEMON_UNIT}"
@@ -231,10 +226,8 @@ def _daemon(view: View) -> Iterator[Outcome]:
 
 
 def _wanted(view: View) -> Iterator[str]:
-    interval, folder = (
-        view.policy.nfs.health_interval,
-        view.policy.host.metrics_folder,
-    )
+    interval = view.policy.nfs.health_interval
+    folder = view.policy.host.metrics_folder
     parents = [interface.name for interface in view.ipoib if interface.follows]
     if interval:
         yield f"the mounts should be looked at every {interval} s"
@@ -248,7 +241,6 @@ DAEMON = Rule("DAEMON-01", _daemon)
 
 
 def _names(view: View) -> Iterator[Finding]:
-    """Yield a finding for each rule of interfaces or VFs, and each unknown module."""
     host = view.policy.host
     if host.is_empty:
         yield About(NAMES.id).skips("the policy has no host part")
@@ -345,10 +337,6 @@ def _vfs(view: View, rule: VfRule) -> Finding:
 
 
 def _modules(view: View) -> Iterator[Finding]:
-    """Yield a finding for each unknown module name that is similar to a known one.
-
-    MODULE-02 reports modules that this kernel does not have.
-    """
     modules = view.facts.modules
     known = {*(modules.available or ()), *modules.loaded}
     options = (option.module for option in view.policy.host.module_options)

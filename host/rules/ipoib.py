@@ -48,19 +48,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Optional, Union
 
-from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.facts.adapter_models import (
-    HFI1,
-    MLX4,
-    MLX5,
-    model_of,
-)
-from ovirt_rdma.host.facts.devices import (
-    Guid,
-    Netdev,
-    Profile,
-    RdmaDevice,
-)
+from ovirt_rdma.host.facts.adapter_models import HFI1, MLX4, MLX5, model_of
+from ovirt_rdma.host.facts.devices import Guid, Netdev, Profile, RdmaDevice
 from ovirt_rdma.host.facts.infiniband import (
     AUTO,
     CONNECTED,
@@ -70,6 +59,7 @@ from ovirt_rdma.host.facts.infiniband import (
     HEADER,
     partition_of,
 )
+from ovirt_rdma.host.facts.model import KernelOption
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import (
     LINK_DOWN,
@@ -171,16 +161,11 @@ def _no_profile(view: View, interface: Interface) -> str:
     """Return why there is no profile of an Ethernet netdev to change, or nothing."""
     manager, name = view.facts.network_manager, interface.name
     if manager is None or not manager.running:
-        return Sentence(
-            "network-manager-not-running",
-            "NetworkManager is not running: set it where the netdev is configured",
-        )
+        return "NetworkManager is not running: set it where the netdev is configured"
     if interface.profile is None:
-        why = f"no NetworkManager profile is active on {name}"
-        return Sentence("profile-missing", why)
+        return f"no NetworkManager profile is active on {name}"
     if not is_persistent(interface.profile):
-        why = f"the profile of {name} is in NetworkManager's memory only"
-        return Sentence("profile-in-memory-only", why)
+        return f"the profile of {name} is in NetworkManager's memory only"
     return ""
 
 
@@ -189,31 +174,29 @@ def _blocked(view: View, interface: Interface) -> tuple[str, str]:
     name, foreign = interface.name, profile_of_guid(view, interface, named=True)
     bonds, addresses = bonds_of(view, interface), static_addresses(interface.netdev)
     if foreign:
-        why = (
+        return (
             f"the profile {foreign.name!r} of this port names the netdev "
-            f"{foreign.interface_name}, but the netdev was renamed to {name}"
-        )
-        return Sentence("profile-of-other-netdev", why), (
+            f"{foreign.interface_name}, but the netdev was renamed to {name}",
             f"nmcli connection modify {foreign.uuid} {INTERFACE_NAME} "
-            f"{shlex.quote(name)}, or restore the netdev's old name"
+            f"{shlex.quote(name)}, or restore the netdev's old name",
         )
     if interface.is_child and child_pkey(interface) is None:
-        why = (
+        return (
             "NetworkManager requires the name that create_child gives a P_Key child, "
-            f"but {name} has another"
+            f"but {name} has another",
+            "delete the child, and add its P_Key to pkey_children in the policy",
         )
-        fix = "delete the child, and add its P_Key to pkey_children in the policy"
-        return Sentence("child-name-unsupported", why), fix
     if bonds:
-        why = f"{name} is a member of {bonds[0]}, but has no profile for that"
-        fix = "create the bond in the engine, or create profiles for it and its members"
-        return Sentence("bond-without-profile", why), fix
+        return (
+            f"{name} is a member of {bonds[0]}, but has no profile for that",
+            "create the bond in the engine, or create profiles for it and its members",
+        )
     if addresses:
-        why = f"{name} has the address {addresses[0]}, which is in no profile"
-        return Sentence("address-without-profile", why), (
+        return (
+            f"{name} has the address {addresses[0]}, which is in no profile",
             f"move the address to a profile of type infiniband for {name} with "
             f"infiniband.transport-mode {DATAGRAM}, or remove it and let the engine "
-            "assign one"
+            "assign one",
         )
     return "", ""
 
@@ -358,45 +341,36 @@ class Tso:
     requested: tuple[str, ...]
 
 
+MODE_UNKNOWN = "its address cannot be read, which would show if it is possible"
+
+
 def no_connected_mode(view: View, interface: Interface) -> str:
-    """Return a clause why connected mode is not possible or not known to be."""
+    """Return why connected mode is not possible or not known to be; empty if it is."""
     if interface.mode == CONNECTED:
         return ""
-    for option in view.facts.software.kernel_config or ():
-        if option.name == "INFINIBAND_IPOIB_CM" and option.value == "n":
-            return Sentence(
-                "kernel-option-missing",
-                "this kernel is built without CONFIG_INFINIBAND_IPOIB_CM",
-            )
+    config = view.facts.software.kernel_config or ()
+    if KernelOption("INFINIBAND_IPOIB_CM", "n") in config:
+        return "this kernel is built without CONFIG_INFINIBAND_IPOIB_CM"
     first = interface.netdev.address[:2]
     try:
-        accepts: Optional[bool] = bool(int(first, 16) & _RC_FLAG)
+        accepts = bool(int(first, 16) & _RC_FLAG)
     except ValueError:
-        accepts = None
-    if accepts is None and not interface.planned:
-        return Sentence(
-            "connected-mode-unknown",
-            "its address cannot be read, which would show if it is possible",
-        )
-    if accepts is False:
-        why = "the driver accepts no connections"
-        if interface.device.driver == MLX5:
-            why = "mlx5's enhanced IPoIB (ConnectX-4 and later) supports datagram mode"
-            why = f"{why} only"
-        why = f"{why} (the address begins with {first})"
-        return Sentence("connected-mode-unsupported", why)
-    return no_mode_file(interface)
+        if not interface.planned:
+            return MODE_UNKNOWN
+        accepts = True
+    if accepts:
+        return no_mode_file(interface)
+    why = "the driver accepts no connections"
+    if interface.device.driver == MLX5:
+        why = "mlx5's enhanced IPoIB (ConnectX-4 and later) supports datagram mode only"
+    return f"{why} (the address begins with {first})"
 
 
 def no_mode_file(interface: Interface) -> str:
-    """Return a clause why nobody can change the mode; empty if it can be."""
-    ipoib = interface.netdev.ipoib
-    if ipoib is None or ipoib.sysfs:
+    """Return why nobody can change the mode; empty if it can be changed."""
+    if interface.netdev.ipoib is None or interface.netdev.ipoib.sysfs:
         return ""
-    return Sentence(
-        "mode-file-missing",
-        "it was created by ip link, and such a child has no sysfs file for its mode",
-    )
+    return "it was created by ip link, and such a child has no sysfs file for its mode"
 
 
 def port_limit(interface: Interface) -> Optional[MtuLimit]:
@@ -451,31 +425,30 @@ def mtu_limit(interface: Interface, mode: Optional[str]) -> Optional[MtuLimit]:
 
 def planned_port_mtu(interface: Interface) -> Optional[int]:
     """Return the port MTU in bytes that the plan sets; None if it is unchanged."""
-    wanted = interface.wanted.port_mtu if interface.wanted else None
-    if no_port_mtu(interface):
-        return None
-    return wanted if wanted != port_mtu_of(interface) else None
+    wanted = interface.policy.port_mtu
+    unchanged = no_port_mtu(interface) or wanted == port_mtu_of(interface)
+    return None if unchanged else wanted
 
 
 def no_port_mtu(place: Union[Port, Interface]) -> str:
-    """Return a clause why the port's own MTU cannot be set; empty if it can.
+    """Return why the port's own MTU cannot be set; empty if it can.
 
     Only mlx4 has it, for InfiniBand ports, but not on virtual functions, or while there
     are some (drivers/net/ethernet/mellanox/mlx4/main.c, mlx4_init_port_info).
     """
-    adapter, why = place.adapter, ""
+    adapter = place.adapter
     if not place.port.is_infiniband:
-        why = "it is an Ethernet port, and only InfiniBand ports have that setting"
-    elif place.device.driver != MLX4:
+        return "it is an Ethernet port, and only InfiniBand ports have that setting"
+    if place.device.driver != MLX4:
         driver = place.device.driver or "another driver"
-        why = f"only mlx4 has that setting, and this is {driver}"
-    elif adapter and adapter.physical_function:
-        why = "it is a virtual function, and only the physical one has that setting"
-    elif adapter and adapter.vfs:
-        why = f"mlx4 does not allow it while there are {adapter.vfs} VFs"
-    elif port_mtu_of(place) is None:
-        why = "the driver does not show it (mlx4_portN_mtu)"
-    return Sentence("port-mtu-not-settable", why) if why else ""
+        return f"only mlx4 has that setting, and this is {driver}"
+    if adapter and adapter.physical_function:
+        return "it is a virtual function, and only the physical one has that setting"
+    if adapter and adapter.vfs:
+        return f"mlx4 does not allow it while there are {adapter.vfs} VFs"
+    if port_mtu_of(place) is None:
+        return "the driver does not show it (mlx4_portN_mtu)"
+    return ""
 
 
 def port_mtu_of(place: Union[Port, Interface]) -> Optional[int]:
@@ -567,7 +540,7 @@ def _decider(view: View, interface: Interface) -> tuple[str, str, Optional[int]]
     for name in bonds_of(view, interface):
         bond = view.netdev(name)
         return BOND, name, bond.mtu if bond else interface.netdev.mtu
-    wanted = interface.wanted.mtu if interface.wanted else None
+    wanted = interface.policy.mtu
     if wanted is not None:
         return POLICY, "the policy", None if wanted == AUTO else int(wanted)
     stored = settings_of(view, interface).number(MTU)
@@ -594,7 +567,7 @@ class Choice:
 
 def choose_mode(view: View, interface: Interface) -> Optional[Choice]:
     """Return the mode that the policy sets for ``interface``; None if it sets none."""
-    wanted = interface.wanted.transport_mode if interface.wanted else None
+    wanted = interface.policy.transport_mode
     if wanted is None:
         return None
     now = interface.mode
@@ -660,12 +633,9 @@ def mode_for_mtu(view: View, interface: Interface) -> Optional[str]:
 
 
 def too_large_for_datagrams(view: View, interface: Interface) -> str:
-    """Return a clause if the MTU that is asked for fits no datagram; or nothing."""
+    """Return why the MTU that is asked for fits no datagram; empty if it does."""
     decided = decided_mtu(view, interface, DATAGRAM)
     if decided.limit is None or not decided.too_large:
         return ""
-    return Sentence(
-        "mtu-too-large-for-datagram",
-        f"MTU {decided.wanted} ({decided.who}) does not fit a datagram: "
-        f"{decided.limit.reason}",
-    )
+    wanted = f"MTU {decided.wanted} ({decided.who})"
+    return f"{wanted} does not fit a datagram: {decided.limit.reason}"

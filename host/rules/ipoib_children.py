@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Callable, Optional
 
-from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Ipoib, RdmaPort
 from ovirt_rdma.host.facts.infiniband import (
     DATAGRAM,
@@ -53,11 +52,7 @@ from ovirt_rdma.host.rules.ipoib import (
     new_profile,
     port_limit,
 )
-from ovirt_rdma.host.system.files import (
-    FOLLOW_PARTITIONS,
-    foreign_reason,
-    own_text,
-)
+from ovirt_rdma.host.system.files import FOLLOW_PARTITIONS, foreign_reason, own_text
 
 # The kernel names a child "%.10s.%04x".
 PARENT_LENGTH = 10
@@ -71,7 +66,7 @@ class WantedChild:
     name: the name that the kernel gives it; if it exists, its present name
     member: the port's P_Key table entry for the partition (``0x0001``: limited member),
         None if the table has none
-    refused: a clause why it cannot be created, and its ``fix``
+    refused: why it cannot be created, and its ``fix``
     """
 
     parent: Interface
@@ -94,9 +89,9 @@ def required_children(view: View) -> tuple[WantedChild, ...]:
     taken = {netdev.name for netdev in view.facts.netdevs}
     wanted = []
     for parent in view.ipoib:
-        if parent.is_child or parent.wanted is None:
+        if parent.is_child:
             continue
-        keys = (int(text, 16) for text in parent.wanted.pkey_children)
+        keys = (int(text, 16) for text in parent.policy.pkey_children)
         named = tuple(dict.fromkeys(map(partition_bits, keys)))
         for partition in followed_partitions(parent) if parent.follows else named:
             pkey = full_member(partition)
@@ -106,8 +101,7 @@ def required_children(view: View) -> tuple[WantedChild, ...]:
             if not existing:
                 refused, fix = _refused(view, parent, partition, name)
             if not existing and name in taken:
-                why = f"another netdev {name} exists, or will exist"
-                refused = Sentence("netdev-name-taken", why)
+                refused = f"another netdev {name} exists, or will exist"
                 name = f"{parent.name}.{pkey[2:]}"
             taken.add(name)
             member = table_entry(parent.port, partition)
@@ -196,7 +190,7 @@ def table_entry(port: RdmaPort, partition: int) -> Optional[str]:
 def _refused(
     view: View, parent: Interface, partition: int, name: str
 ) -> tuple[str, str]:
-    """Return a clause why a child cannot be created, and the fix; empty if it can."""
+    """Return why a child cannot be created, and the fix; empty if it can."""
     of_child = (
         profile
         for profile in view.profiles
@@ -209,26 +203,20 @@ def _refused(
     )
     profile = next(of_child, None) if parent.name in view.managed else None
     if partition_of(parent.pkey) == partition:
-        why = f"{parent.name} itself is in that partition"
-        return Sentence("partition-of-parent", why), ""
+        return f"{parent.name} itself is in that partition", ""
     if parent.name in view.managed and len(parent.name) > PARENT_LENGTH:
-        why = (
-            f"the kernel names children by the first {PARENT_LENGTH} letters of "
-            f"{parent.name}, and NetworkManager expects another name"
-        )
-        return Sentence("parent-name-too-long", why), ""
+        names = f"the kernel names children by the first {PARENT_LENGTH} letters of "
+        return names + f"{parent.name}, and NetworkManager expects another name", ""
     if profile is None:
         return "", ""
-    why = (
+    return (
         f"the profile {profile.name!r} is for this child, but NetworkManager has not "
-        "activated it"
+        "activated it",
+        f"nmcli connection up {profile.uuid}; or delete it, and apply creates one",
     )
-    fix = f"nmcli connection up {profile.uuid}; or delete it, and apply creates one"
-    return Sentence("profile-not-active", why), fix
 
 
 def _children(view: View) -> Iterator[Outcome]:
-    """Yield findings for the required children and the existing ones."""
     required = required_children(view)
     named = {child.name for child in required}
     for child in required:
@@ -317,7 +305,6 @@ def _step(view: View, about: About, child: WantedChild) -> Step:
         reason="the children follow the port's P_Key table"
         if child.parent.follows
         else "the policy requires it, and the port is a member of its partition",
-        source="Linux Documentation/infiniband/ipoib.rst and ulp/ipoib/ipoib_vlan.c",
         undo=undo,
         changes=changes,
         refused=child.refused,
@@ -325,7 +312,6 @@ def _step(view: View, about: About, child: WantedChild) -> Step:
 
 
 def _existing(view: View, interface: Interface) -> Finding:
-    """Return the finding for a child that the policy does not name; it is unchanged."""
     name, partition = interface.name, partition_of(interface.pkey)
     about, shown = About(CHILDREN.id, name), f"{name} (P_Key {interface.pkey})"
     if partition is None:
@@ -343,11 +329,9 @@ def _existing(view: View, interface: Interface) -> Finding:
 
 
 def _follower(view: View) -> Iterator[Outcome]:
-    """Yield one finding for the host, and a step if the daemon must be let follow."""
     about = About(FOLLOWER.id)
     parents = ", ".join(interface.name for interface in view.ipoib if interface.follows)
-    files = view.facts.software.own_files
-    present = next((file for file in files if file.path == FOLLOW_PARTITIONS), None)
+    present = view.own_file(FOLLOW_PARTITIONS)
     if not parents:
         none = "no rule with partitions: follow applies to an IPoIB netdev here"
         left = f"there is {FOLLOW_PARTITIONS}, but {none}; the children are unchanged"
@@ -371,7 +355,6 @@ def _follower(view: View) -> Iterator[Outcome]:
         LIVE,
         reason="the kernel sends no event for a new P_Key, so the daemon reads the "
         "table every few seconds",
-        source="Linux drivers/infiniband/core/device.c: no uevent for a new P_Key",
         undo=f"{FOLLOW_PARTITIONS} is removed; the children stay",
         changes=(Change(FILE, FOLLOW_PARTITIONS, before, wanted),),
         refused=refused,

@@ -27,10 +27,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Optional
 
-from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.adapter_models import HFI1, MLX5
 from ovirt_rdma.host.facts.infiniband import (
     AUTO,
@@ -40,11 +39,11 @@ from ovirt_rdma.host.facts.infiniband import (
     DATAGRAM,
     HEADER,
 )
+from ovirt_rdma.host.rules import ipoib
 from ovirt_rdma.host.rules.base import (
     LINK_DOWN,
     LIVE,
     PASS,
-    PROFILE,
     SYSFS,
     About,
     Change,
@@ -58,33 +57,7 @@ from ovirt_rdma.host.rules.base import (
     each,
     is_persistent,
 )
-from ovirt_rdma.host.rules.ipoib import (
-    BOND,
-    MTU,
-    NETWORK,
-    TRANSPORT_MODE,
-    Choice,
-    DecidedMtu,
-    MtuLimit,
-    Settings,
-    asked_mode,
-    choose_mode,
-    class_of,
-    decided_mtu,
-    may_be_group_mtu,
-    mode_for_mtu,
-    mtu_limit,
-    no_connected_mode,
-    no_mode_file,
-    no_port_mtu,
-    planned_mode,
-    planned_port_mtu,
-    port_limit,
-    port_mtu_of,
-    settings_of,
-    unknown_mtu_fix,
-    write,
-)
+from ovirt_rdma.host.rules.ipoib import MTU, TRANSPORT_MODE, settings_of, write
 from ovirt_rdma.host.rules.ipoib_children import of_netdevs
 
 _COSTS = (
@@ -94,8 +67,7 @@ _COSTS = (
 
 
 def _mode(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
-    """Yield a finding, and a step if the policy requires another mode."""
-    choice, now = choose_mode(view, interface), interface.mode
+    choice, now = ipoib.choose_mode(view, interface), interface.mode
     name, shown = interface.name, f"{interface.name} is in {now} mode"
     step = _mode_step(view, interface, about, choice) if choice else None
     if now is None:
@@ -110,7 +82,7 @@ def _mode(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
         fix = "set transport_mode: auto or datagram for it in the policy"
         if choice.mode != CONNECTED:
             fix = "lower that MTU first, or set transport_mode: auto for it"
-        if choice.refused == no_mode_file(interface):
+        if choice.refused == ipoib.no_mode_file(interface):
             fix = (
                 f"set it manually: ip link set {shlex.quote(name)} type ipoib mode "
                 f"{choice.mode}"
@@ -133,7 +105,7 @@ def _without_policy(
     view: View, interface: Interface, about: About, shown: str
 ) -> Finding:
     name, network = interface.name, interface.network
-    asked = asked_mode(view, interface)
+    asked = ipoib.asked_mode(view, interface)
     if network and asked not in (None, interface.mode):
         return about.fails(
             f"{shown}, but the network {network.name!r} asks for {asked} mode "
@@ -143,7 +115,7 @@ def _without_policy(
             "into maintenance, then: ovirt-rdma-host policy load, and ovirt-rdma-host "
             "apply",
         )
-    why_not = no_connected_mode(view, interface)
+    why_not = ipoib.no_connected_mode(view, interface)
     possible = "possible, and the policy does not set the mode"
     if why_not:
         possible = f"not possible: {why_not}"
@@ -151,7 +123,7 @@ def _without_policy(
 
 
 def _mode_step(
-    view: View, interface: Interface, about: About, choice: Choice
+    view: View, interface: Interface, about: About, choice: ipoib.Choice
 ) -> Optional[Step]:
     name, now, mode = interface.name, interface.mode, choice.mode
     settings, planned = settings_of(view, interface), interface.planned
@@ -163,26 +135,24 @@ def _mode_step(
         # the present mode.
         added = () if now == mode else changes
         changes = tuple(replace(change, before=now) for change in added)
-    size = decided_mtu(view, interface, mode).mtu or interface.netdev.mtu
+    old = interface.netdev.mtu
+    size = ipoib.decided_mtu(view, interface, mode).mtu or old
     change, mtu = write(interface, "mode", mode), write(interface, "mtu", str(size))
     live: tuple[Change, ...] = (replace(mtu, clamped=True), change)
     before, after, effect = now, mode, LIVE if planned else LINK_DOWN
+    undo = f"restores {now} mode" + ("" if planned else f" and MTU {old}")
     sentence = f"set {name} to {mode} mode with MTU {size}"
     if now == mode:
         sentence, live = f"set {mode} mode in the profile of {name}", ()
         before = f"profile {settings.value(TRANSPORT_MODE) or 'without mode'}"
-        after, effect = f"profile {mode}", class_of(changes, settings.profile)
+        after, effect = f"profile {mode}", ipoib.class_of(changes, settings.profile)
+        undo = "restores the profile's earlier mode"
     elif planned:  # IPOIB-MTU-01 sets its MTU
         sentence, live = f"set {name} to {mode} mode; {_COSTS}", (change,)
     elif mode == CONNECTED:
         sentence, live = f"{sentence}; {_COSTS}", (change, mtu)
     else:
         sentence += ", or less if the broadcast group does not allow it"
-    old = "" if planned else f" and MTU {interface.netdev.mtu}"
-    profile = ", and the profile's mode" if settings.target else ""
-    undo = f"restores {now} mode{old}{profile}"
-    if now == mode:
-        undo = "restores the profile's earlier mode"
     if not (*changes, *live):
         return None
     return about.step(
@@ -191,7 +161,6 @@ def _mode_step(
         after,
         effect,
         reason=choice.reason,
-        source="Linux Documentation/infiniband/ipoib.rst and ulp/ipoib/ipoib_cm.c",
         undo=undo,
         changes=(*changes, *live),
         refused=choice.refused or settings.blocked,
@@ -204,7 +173,6 @@ _UDEV_MODE = re.compile(r'ATTR\{mode\}\s*[:+]?=\s*e?"([^"]*)"')
 
 
 def _udev(view: View) -> Iterator[Finding]:
-    """Yield a finding for each udev line that sets a mode."""
     for line in view.facts.software.udev_lines:
         for mode in _UDEV_MODE.findall(line.text):
             subject = f"{line.file}:{line.line}"
@@ -213,98 +181,6 @@ def _udev(view: View) -> Iterator[Finding]:
                 "no newline, and the kernel refuses a mode without one",
                 "remove the line, and set transport_mode in the policy's host part",
             )
-
-
-@dataclass(frozen=True)
-class _Case:
-    """An IPoIB netdev whose MTU the policy sets. ``now`` and ``end`` are the present
-    mode and that after the plan; ``decided`` is the MTU in ``end``, and known.
-    """
-
-    interface: Interface
-    settings: Settings
-    now: str
-    end: str
-    decided: DecidedMtu
-
-    @property
-    def auto(self) -> bool:
-        return self.decided.wanted is None
-
-    @property
-    def target(self) -> int:
-        return self.decided.mtu or 0
-
-    @property
-    def limit(self) -> MtuLimit:
-        return self.decided.limit or MtuLimit(self.target, "")
-
-    @property
-    def profile_mtu(self) -> Optional[int]:
-        return self.settings.number(MTU)
-
-    @property
-    def recreated(self) -> Optional[int]:
-        """The MTU of the netdev if a new port MTU recreates it, else None."""
-        port_mtu = planned_port_mtu(self.interface)
-        datagram = self.now == self.end == DATAGRAM
-        return port_mtu - HEADER if port_mtu and datagram else None
-
-    @property
-    def may_be_group(self) -> bool:
-        """Whether the group's MTU may keep the present MTU below the target."""
-        return self.end == DATAGRAM and may_be_group_mtu(self.interface, self.target)
-
-    @property
-    def follows_group(self) -> bool:
-        """Whether the present MTU is taken as the group's."""
-        if self.profile_mtu is None:
-            return self.may_be_group and self.auto
-        return self.may_be_group and self.profile_mtu >= self.target
-
-    @property
-    def refusal(self) -> str:
-        """A clause why the target is not possible; empty if it is."""
-        if not self.decided.too_large:
-            return ""
-        possible = port_limit(self.interface)
-        why = f"the limit is {self.limit.mtu} ({self.limit.reason})"
-        if self.end == DATAGRAM and possible and self.target <= possible.mtu:
-            why += "; the kernel would accept more, but not use it"
-        return Sentence("mtu-above-limit", why)
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        """The Changes for the target: of the profile, then of sysfs."""
-        profile: tuple[Change, ...] = ()
-        if self._profile_differs:
-            profile = self.settings.change(MTU, str(self.target))
-        if self._live_is_correct:
-            return profile
-        change = write(self.interface, "mtu", str(self.target))
-        if self.recreated is not None:
-            change = replace(change, before=str(self.recreated))
-        clamped = self.auto and self.end == DATAGRAM
-        return (*profile, replace(change, clamped=clamped))
-
-    @property
-    def _profile_differs(self) -> bool:
-        # With auto it may have none: the kernel then uses that of mode and group.
-        if not self.auto or self.profile_mtu is None:
-            return not self.auto
-        possible = port_limit(self.interface) or self.limit
-        most = possible.mtu if self.end == DATAGRAM else self.target
-        return not self.target <= self.profile_mtu <= most
-
-    @property
-    def _live_is_correct(self) -> bool:
-        mtu = self.interface.netdev.mtu
-        if self.now != self.end:
-            # The change of mode sets the MTU, of a new child the largest one.
-            return not self.interface.planned or self.target == CONNECTED_MTU
-        if self.recreated is not None:
-            return self.auto or self.target == self.recreated
-        return mtu == self.target or self.follows_group
 
 
 _LARGER_GROUP = (
@@ -318,22 +194,18 @@ _GROUP_FIX = (
 
 
 def _mtu(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
-    """Yield a finding, and a step if the policy requires another MTU."""
-    name, now = interface.name, interface.mode
-    end = mode_for_mtu(view, interface)
-    decided = decided_mtu(view, interface, end)
-    if interface.wanted is None or interface.wanted.mtu is None:
-        shown, limit = (
-            f"{name} has MTU {interface.netdev.mtu}",
-            mtu_limit(interface, now),
-        )
+    name, now, mtu = interface.name, interface.mode, interface.netdev.mtu
+    end = ipoib.mode_for_mtu(view, interface)
+    decided = ipoib.decided_mtu(view, interface, end)
+    if interface.policy.mtu is None:
+        shown, limit = f"{name} has MTU {mtu}", ipoib.mtu_limit(interface, now)
         if limit:
             shown = f"{shown} in {now} mode; up to {limit.mtu} is possible"
         why = f": {limit.reason}" if limit and now != CONNECTED else ""
         yield about.passes(shown + why)
-    elif decided.by == NETWORK:
+    elif decided.by == ipoib.NETWORK:
         yield about.skips(f"the engine sets the MTU of {name}, by {decided.who}")
-    elif decided.by == BOND:
+    elif decided.by == ipoib.BOND:
         yield about.skips(f"{name} is a member of {decided.who}, which sets its MTU")
     elif now is None or end is None:
         yield about.skips(
@@ -341,89 +213,129 @@ def _mtu(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
         )
     elif decided.mtu is None:
         yield about.skips(
-            f"{name} has MTU {interface.netdev.mtu}; the largest MTU of "
-            f"{interface.port_name} is unknown",
-            unknown_mtu_fix(interface.device),
+            f"{name} has MTU {mtu}; the largest of {interface.port_name} is unknown",
+            ipoib.unknown_mtu_fix(interface.device),
         )
     else:
         settings = settings_of(view, interface)
-        yield from _compare(about, _Case(interface, settings, now, end, decided))
+        yield from _compare(about, interface, settings, end, decided)
 
 
-def _compare(about: About, case: _Case) -> Iterator[Outcome]:
-    mtu, changes = case.interface.netdev.mtu, case.changes
-    shown = f"{case.interface.name} has MTU {mtu} in {case.now} mode"
-    by_opensm = case.may_be_group and case.interface.device.driver != HFI1
-    fix = _GROUP_FIX if by_opensm else ""
-    if case.refusal:
+def _compare(
+    about: About,
+    interface: Interface,
+    settings: ipoib.Settings,
+    end: str,
+    decided: ipoib.DecidedMtu,
+) -> Iterator[Outcome]:
+    """Yield outcomes for the MTU ``decided``, which is known, in the mode ``end`` that
+    the netdev has after the plan.
+    """
+    mtu, target, stored = interface.netdev.mtu, decided.mtu or 0, settings.number(MTU)
+    auto, datagram = decided.wanted is None, end == DATAGRAM
+    limit = decided.limit or ipoib.MtuLimit(target, "")
+    possible = ipoib.port_limit(interface)
+    # Whether the group's MTU may keep the present one below the target, and is taken to
+    # do so.
+    may_be_group = datagram and ipoib.may_be_group_mtu(interface, target)
+    by_group = may_be_group and (auto if stored is None else stored >= target)
+    # With auto the profile may have none: the kernel then uses that of mode and group.
+    most = (possible or limit).mtu if datagram else target
+    changes = _live(interface, end, target, auto=auto, by_group=by_group)
+    if not auto or (stored is not None and not target <= stored <= most):
+        changes = (*settings.change(MTU, str(target)), *changes)
+    shown = f"{interface.name} has MTU {mtu} in {interface.mode} mode"
+    by_opensm = may_be_group and interface.device.driver != HFI1
+    fix, refused = _GROUP_FIX if by_opensm else "", ""
+    if decided.too_large:
+        unused = datagram and possible and target <= possible.mtu
+        more = "; the kernel would accept more, but not use it" if unused else ""
+        refused = f"the limit is {limit.mtu} ({limit.reason}){more}"
         yield about.fails(
-            f"{shown}, and the policy's {case.target} is not possible: {case.refusal}",
-            f"set mtu: auto, or at most {case.limit.mtu}, in the policy",
+            f"{shown}, and the policy's {target} is not possible: {refused}",
+            f"set mtu: auto, or at most {limit.mtu}, in the policy",
         )
-        yield replace(_mtu_step(about, case, changes), refused=case.refusal)
-        return
-    if case.follows_group and not case.auto:
+    elif by_group and not auto:
         yield about.fails(
-            f"{shown}, although the profile has {case.profile_mtu}: the broadcast "
-            f"group allows {mtu}",
+            f"{shown}, although the profile has {stored}: the broadcast group allows "
+            f"{mtu}",
             f"{_LARGER_GROUP}; else set mtu: auto in the policy",
         )
     elif not changes:
-        why = case.limit.reason if case.auto else "the policy requires it"
-        if case.follows_group:
-            why = f"the broadcast group limits it; the port supports {case.limit.mtu}"
-        elif case.end != case.now or case.recreated is not None:
-            why = f"another step sets {case.target}"
+        why = limit.reason if auto else "the policy requires it"
+        if by_group:
+            why = f"the broadcast group limits it; the port supports {limit.mtu}"
+        elif end != interface.mode or _recreated(interface, end) is not None:
+            why = f"another step sets {target}"
         yield about.passes(f"{shown}: {why}")
-    elif mtu == case.target:
+    elif mtu == target:
         yield about.warns(f"{shown}, but its profile does not have that MTU", fix)
     else:
-        target = f"the policy requires {case.target}"
-        if case.auto:
-            above = "at most " if mtu > case.target else ""
-            target = f"{above}{case.target} is possible: {case.limit.reason}"
-        yield about.fails(f"{shown}, but {target}", fix)
-    if changes:
-        yield _mtu_step(about, case, changes)
-
-
-def _mtu_step(about: About, case: _Case, changes: tuple[Change, ...]) -> Step:
-    interface, kinds = case.interface, {change.kind for change in changes}
-    mtu = interface.netdev.mtu
-    # Enhanced IPoIB drops the carrier and opens its queues again.
-    disruptive = interface.device.driver == MLX5 and SYSFS in kinds
-    before, after, undo = str(mtu), str(case.target), f"restores {mtu}"
-    if PROFILE in kinds:
-        undo += ", and the profile's earlier value"
-    if SYSFS not in kinds:
-        before = f"profile {case.profile_mtu or 'without MTU'}"
-        after = f"profile {case.target}"
+        should = f"the policy requires {target}"
+        if auto:
+            above = "at most " if mtu > target else ""
+            should = f"{above}{target} is possible: {limit.reason}"
+        yield about.fails(f"{shown}, but {should}", fix)
+    if not changes and not refused:
+        return
+    before, after, undo = str(mtu), str(target), f"restores {mtu}"
+    live = any(change.kind == SYSFS for change in changes)
+    if not live:
+        before, after = f"profile {stored or 'without MTU'}", f"profile {target}"
         undo = "restores the profile's earlier value"
-    small = SYSFS not in kinds and case.target <= COMMON_GROUP_MTU
-    if case.auto and case.end == DATAGRAM and not small:
+    if auto and datagram and (live or target > COMMON_GROUP_MTU):
         after += ", or less if the broadcast group does not allow it"
-    return about.step(
+    # Enhanced IPoIB drops the carrier and opens its queues again.
+    disruptive = interface.device.driver == MLX5 and live
+    yield about.step(
         f"set the MTU of {interface.name}",
         before,
         after,
         LINK_DOWN if disruptive else LIVE,
-        reason=case.limit.reason if case.auto else "the policy requires it",
-        source="Linux ulp/ipoib/ipoib_main.c, ipoib_change_mtu",
+        reason=limit.reason if auto else "the policy requires it",
         undo=undo,
         changes=changes,
-        refused=case.settings.blocked,
+        refused=refused or settings.blocked,
         users=interface.users,
     )
+
+
+def _live(
+    interface: Interface, end: str, target: int, *, auto: bool, by_group: bool
+) -> tuple[Change, ...]:
+    """Return the Change of sysfs to ``target``; none if it is so, or another step sets
+    it.
+    """
+    recreated = _recreated(interface, end)
+    if interface.mode != end:
+        # The change of mode sets the MTU, of a new child the largest one.
+        correct = not interface.planned or target == CONNECTED_MTU
+    elif recreated is not None:
+        correct = auto or target == recreated
+    else:
+        correct = interface.netdev.mtu == target or by_group
+    if correct:
+        return ()
+    change = write(interface, "mtu", str(target))
+    before = change.before if recreated is None else str(recreated)
+    return (replace(change, before=before, clamped=auto and end == DATAGRAM),)
+
+
+def _recreated(interface: Interface, end: str) -> Optional[int]:
+    """Return the MTU of the netdev if a new port MTU recreates it, else None."""
+    port_mtu = ipoib.planned_port_mtu(interface)
+    datagram = interface.mode == end == DATAGRAM
+    return port_mtu - HEADER if port_mtu and datagram else None
 
 
 def _network_mtu(view: View, about: About, interface: Interface) -> Iterator[Finding]:
     if not interface.network or interface.planned:
         return
-    mode = planned_mode(view, interface)
-    decided = decided_mtu(view, interface, mode)
+    mode = ipoib.planned_mode(view, interface)
+    decided = ipoib.decided_mtu(view, interface, mode)
     mtu, limit = decided.wanted or 0, decided.limit
     shown = f"{decided.who} sets MTU {mtu} on {interface.name}"
-    wanted = interface.wanted.mtu if interface.wanted else None
+    wanted = interface.policy.mtu
     unknown = limit is None and (mtu > COMMON_GROUP_MTU or wanted == AUTO)
     if wanted == AUTO:
         wanted = limit.mtu if limit else None
@@ -434,7 +346,7 @@ def _network_mtu(view: View, about: About, interface: Interface) -> Iterator[Fin
             "transport_mode: auto in the policy",
         )
     elif unknown:
-        fix = unknown_mtu_fix(interface.device)
+        fix = ipoib.unknown_mtu_fix(interface.device)
         yield about.skips(f"{shown}; its largest MTU is unknown", fix)
     elif wanted is None and limit and mtu != limit.mtu:
         possible = f"up to {limit.mtu} is possible: {limit.reason}"
@@ -461,13 +373,8 @@ _PAGE_MTU = 2048
 
 def _port_mtu(view: View, about: About, found: tuple[Port, int]) -> Iterator[Outcome]:
     place, wanted = found
-    device, port, before = place.device, place.port, port_mtu_of(place)
-    refused = no_port_mtu(place)
-    if not refused and before == wanted:
-        yield about.passes(
-            f"{place.name} has port MTU {wanted}: the policy requires it"
-        )
-        return
+    device, port, before = place.device, place.port, ipoib.port_mtu_of(place)
+    refused = ipoib.no_port_mtu(place)
     shown = f"{place.name} has port MTU {before or port.max_mtu or 'unknown'}"
     if refused:
         fix = "remove port_mtu for this port from the policy"
@@ -476,6 +383,9 @@ def _port_mtu(view: View, about: About, found: tuple[Port, int]) -> Iterator[Out
         yield about.fails(
             f"{shown}, and the policy's {wanted} is not possible: {refused}", fix
         )
+    elif before == wanted:
+        yield about.passes(f"{shown}: the policy requires it")
+        return
     else:
         yield about.fails(f"{shown}, but the policy requires {wanted}")
     address = device.pci.address if device.pci else "unknown"
@@ -497,10 +407,7 @@ def _port_mtu(view: View, about: About, found: tuple[Port, int]) -> Iterator[Out
         LINK_DOWN,
         reason="the policy requires it: receive buffers have the size of the port's MTU"
         + (", and then fit a page" if wanted <= _PAGE_MTU else ""),
-        source="Linux mlx4/main.c, set_port_ib_mtu; ulp/ipoib/ipoib_ib.c, "
-        "IPOIB_UD_BUF_SIZE",
-        undo=(f"restores {before}" if before else "nothing is changed")
-        + (f", but does not recreate {lost}" if lost else ""),
+        undo=f"restores {before}, but does not recreate {lost}" if lost else "",
         changes=(Change(SYSFS, target, known, str(wanted)),),
         refused=refused,
         users=() if refused else view.users.of_adapter(address, removed=True),

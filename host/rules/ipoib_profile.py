@@ -31,7 +31,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Optional
 
-from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Bond
 from ovirt_rdma.host.facts.infiniband import (
     ACTIVE_BACKUP,
@@ -42,6 +41,7 @@ from ovirt_rdma.host.facts.infiniband import (
     partition_of,
 )
 from ovirt_rdma.host.policy.model import AUTO, OFF, ON
+from ovirt_rdma.host.rules import ipoib
 from ovirt_rdma.host.rules.base import (
     FAIL,
     LINK_DOWN,
@@ -62,27 +62,15 @@ from ovirt_rdma.host.rules.base import (
     is_persistent,
 )
 from ovirt_rdma.host.rules.ipoib import (
-    INFINIBAND_TYPE,
     INTERFACE_NAME,
     MTU,
-    PARENT,
     TRANSPORT_MODE,
     TSO,
     Settings,
     Tso,
-    child_pkey,
-    choose_mode,
-    class_of,
-    datagram_limit,
     is_connectx_a0,
-    new_profile,
-    no_connected_mode,
-    planned_mode,
-    profile_of_guid,
-    revision_text,
     settings_of,
     static_addresses,
-    tso_of,
 )
 from ovirt_rdma.host.rules.ipoib_children import NO_NETDEV, of_netdevs, parents_first
 
@@ -101,6 +89,9 @@ _LINK_FIX = {
 
 def _port(view: View, about: About, place: Port) -> Iterator[Finding]:
     port, name = place.port, place.name
+    verdict, need = _need(view, place)
+    sentence = f"{name} is {port.state} (link: {port.physical_state})"
+    fix = _link_fix(place) if verdict != SKIP else ""
     if port.is_active and port.sm_lid:
         rate = f", {port.rate_mbps / 1000:g} Gb/s" if port.rate_mbps else ""
         lid = f", LID {port.lid}" if port.lid else ""
@@ -108,22 +99,24 @@ def _port(view: View, about: About, place: Port) -> Iterator[Finding]:
         yield about.passes(f"{name} is ACTIVE{rate}{lid}, {manager}")
         yield from _membership(view, place)
         return
-    verdict, need = _need(view, place)
-    sentence = f"{name} is {port.state} (link: {port.physical_state})"
-    fix = _link_fix(place) if verdict != SKIP else ""
     if port.is_active and port.sm_lid is None:
         yield about.skips(f"{name} is ACTIVE; its subnet manager is unknown")
         return
     if port.is_active:
         sentence = f"{name} is ACTIVE, but has lost its subnet manager (SM LID 0)"
-        fix = _manager_fix(view)
     elif port.state in ("INIT", "ARMED"):
-        sentence = (
-            f"{name} has a link, but is {port.state}: no subnet manager has configured "
-            "it"
-        )
+        sentence = f"{name} has a link, but is {port.state}: no subnet manager has "
+        sentence += "configured it"
+    if port.is_active or port.state in ("INIT", "ARMED"):
         fix = _manager_fix(view)
     yield about.finds(verdict, f"{sentence}; {need}", fix)
+
+
+def _uses(one: Interface) -> list[str]:
+    """Return what a netdev is used for: uses, its network and addresses, as text."""
+    network = [f"network {one.network.name!r}"] if one.network else []
+    purposes = [use.purpose for use in one.uses]
+    return [*purposes, *network, *static_addresses(one.netdev)]
 
 
 def _membership(view: View, place: Port) -> Iterator[Finding]:
@@ -141,8 +134,7 @@ def _membership(view: View, place: Port) -> Iterator[Finding]:
         return
     elsewhere = any(map(is_full_member, values.values()))
     for one in view.on_port(place):
-        used = one.uses or one.network or static_addresses(one.netdev)
-        if one.is_child or not (used or not elsewhere):
+        if one.is_child or (elsewhere and not _uses(one)):
             continue
         yield About(PORTS.id, one.name).warns(
             f"{place.name} is only a limited member of the partition of {one.name} "
@@ -176,9 +168,7 @@ def _need(view: View, place: Port) -> tuple[str, str]:
             return WARN, f"the policy names it and {other} ({rule.title})"
         return FAIL, f"the policy names it ({rule.title})"
     for one in view.on_port(place):
-        uses = [use.purpose for use in one.uses]
-        network = [f"network {one.network.name!r}"] if one.network else []
-        for use in (*uses, *network, *static_addresses(one.netdev)):
+        for use in _uses(one):
             return WARN, f"{one.name} is in use ({use})"
     return SKIP, "nothing on this host needs it"
 
@@ -200,7 +190,6 @@ _BOND_FIX = (
 
 
 def _bonds(view: View) -> Iterator[Finding]:
-    """Yield findings for bonds, and for networks that need a bridge or a VLAN."""
     modes = {interface.name: interface.mode for interface in view.ipoib}
     for netdev in view.facts.netdevs:
         bond = netdev.bond
@@ -257,11 +246,7 @@ def _networks(view: View) -> Iterator[Finding]:
             )
 
 
-_SOURCE = "nm-settings-nmcli(5), infiniband; nmstate rust/src/lib/nm/settings"
-
-
 def _profiles(view: View) -> Iterator[Outcome]:
-    """Yield a finding for each IPoIB netdev, and a step if the policy names it."""
     manager = view.facts.network_manager
     if not view.ipoib:
         yield About(PROFILES.id).skips(NO_NETDEV)
@@ -280,17 +265,17 @@ def _profiles(view: View) -> Iterator[Outcome]:
 
 
 def _orphans(view: View) -> Iterator[Finding]:
-    """Yield a finding for each profile whose netdev does not exist."""
     for profile in view.profiles:
         name = profile.interface_name
         if (
             name is None
-            or profile.type != INFINIBAND_TYPE
+            or profile.type != ipoib.INFINIBAND_TYPE
             or not is_persistent(profile)
-            or Settings(profile=profile).value(PARENT) is not None
+            or Settings(profile=profile).value(ipoib.PARENT) is not None
             or view.netdev(name) is not None
             or any(
-                profile_of_guid(view, one, named=True) is profile for one in view.ipoib
+                ipoib.profile_of_guid(view, one, named=True) is profile
+                for one in view.ipoib
             )
         ):
             continue
@@ -307,7 +292,6 @@ def _profile(view: View, interface: Interface) -> Iterator[Outcome]:
     about, owner = About(PROFILES.id, name), interface.netdev.owner
     settings = settings_of(view, interface)
     profile, step = settings.profile, _step(interface, about, settings)
-    used = interface.uses or interface.network or static_addresses(interface.netdev)
     missing = f"{name} has no NetworkManager profile of its own"
     if profile:
         missing = f"the profile {profile.name!r} of {name} has no {INTERFACE_NAME}"
@@ -335,7 +319,7 @@ def _profile(view: View, interface: Interface) -> Iterator[Outcome]:
     elif interface.wanted:
         yield about.fails(missing)
         yield step
-    elif interface.netdev.carrier is False and not used:
+    elif interface.netdev.carrier is False and not _uses(interface):
         sentence = f"{missing}; it has no link, and nothing on this host needs it"
         yield about.skips(sentence)
     else:
@@ -350,16 +334,15 @@ def _profile(view: View, interface: Interface) -> Iterator[Outcome]:
 def _present(
     view: View, about: About, interface: Interface, settings: Settings
 ) -> Finding:
-    """Return the finding about a profile, whose mode may be another."""
     name, mode = interface.name, settings.value(TRANSPORT_MODE)
     title = settings.profile.name if settings.profile else ""
     shown = f"{name} has the profile {title!r} with transport mode {mode}"
-    if not mode or choose_mode(view, interface) is not None:
+    if not mode or ipoib.choose_mode(view, interface) is not None:
         return about.passes(shown)
-    why_not = no_connected_mode(view, interface) if mode == CONNECTED else ""
+    why_not = ipoib.no_connected_mode(view, interface) if mode == CONNECTED else ""
     modify = f"nmcli connection modify {settings.target} {TRANSPORT_MODE} "
-    if why_not and getattr(why_not, "id", "") != "connected-mode-unknown":
-        limit = datagram_limit(interface)
+    if why_not not in ("", ipoib.MODE_UNKNOWN):
+        limit = ipoib.datagram_limit(interface)
         large = (settings.number(MTU) or 0) > (limit.mtu if limit else _SAFE_MTU)
         less = f" {MTU} {_SAFE_MTU}" if large else ""
         return about.warns(
@@ -393,9 +376,10 @@ def _step(interface: Interface, about: About, settings: Settings) -> Optional[St
             LINK_DOWN,
             reason="VDSM's network request has no transport mode, and NetworkManager "
             "refuses an infiniband profile without one",
-            source=_SOURCE,
             undo=f"deletes the profile: nmcli connection delete {shlex.quote(name)}",
-            changes=new_profile(name, mode, interface.parent, child_pkey(interface)),
+            changes=ipoib.new_profile(
+                name, mode, interface.parent, ipoib.child_pkey(interface)
+            ),
             users=interface.users,
         )
     if settings.value(INTERFACE_NAME) or profile.interface_name:
@@ -405,9 +389,8 @@ def _step(interface: Interface, about: About, settings: Settings) -> Optional[St
         f"set {INTERFACE_NAME} in the profile {profile.name!r} of {name}",
         "not set",
         f"{INTERFACE_NAME} {name}",
-        class_of(changes, profile),
+        ipoib.class_of(changes, profile),
         reason="nmstate finds a profile by its interface-name only",
-        source=_SOURCE,
         undo="removes the property from the profile",
         changes=changes,
         users=interface.users,
@@ -425,11 +408,6 @@ BONDS = Rule("IPOIB-BOND-01", _bonds, "no bond, bridge or VLAN is on an IPoIB ne
 
 
 _OTHER = {ON: OFF, OFF: ON}
-
-
-def _wanted(interface: Interface) -> Optional[str]:
-    """Return the policy's TSO for ``interface``: ``on``, ``off``, ``auto`` or None."""
-    return interface.wanted.tso if interface.wanted else None
 
 
 def _changes(
@@ -453,27 +431,26 @@ def _tso_step(
     interface: Interface,
     settings: Settings,
     changes: tuple[Change, ...],
-    turned: tuple[str, str],
-    **more: str,
+    *,
+    now: str,
+    target: str,
+    reason: str,
+    refused: str = "",
 ) -> Step:
-    kinds = {change.kind for change in changes}
-    undo = "restores the earlier state"
-    if PROFILE in kinds:
-        profile = "the profile's earlier value"
-        undo = f"{undo}, and {profile}" if OFFLOAD in kinds else f"restores {profile}"
     return about.step(
-        f"turn TSO of {interface.name} {turned[1]}",
-        *turned,
-        class_of(changes, settings.profile),
-        undo=undo,
+        f"turn TSO of {interface.name} {target}",
+        now,
+        target,
+        ipoib.class_of(changes, settings.profile),
+        reason=reason,
+        undo="restores the earlier state",
         changes=changes,
+        refused=refused,
         users=interface.users,
-        **more,
     )
 
 
 def _tso_text(tso: Tso) -> str:
-    """Return the state of TSO in a few words."""
     if tso.on:
         return "on"
     if tso.requested:
@@ -485,22 +462,23 @@ MUST_BE_OFF = "a ConnectX of revision a0 must not use TSO over IPoIB"
 
 
 def _a0(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
-    tso = tso_of(interface.netdev)
+    tso = ipoib.tso_of(interface.netdev)
     yield _a0_finding(interface, about, tso)
-    if tso is None or _wanted(interface) not in (AUTO, OFF):
+    if tso is None or interface.policy.tso not in (AUTO, OFF):
         return
     settings = settings_of(view, interface)
     changes = _changes(interface, settings, tso, OFF)
     if changes:
         yield _tso_step(
-            *(about, interface, settings, changes, (_tso_text(tso), OFF)),
+            *(about, interface, settings, changes),
+            now=_tso_text(tso),
+            target=OFF,
             reason=MUST_BE_OFF,
-            source="Linux drivers/infiniband/hw/mlx4/main.c, MLX4_IB_CARD_REV_A0",
         )
 
 
 def _a0_finding(interface: Interface, about: About, tso: Optional[Tso]) -> Finding:
-    revision, guid = revision_text(interface.device), interface.port.guid or "..."
+    revision, guid = ipoib.revision_text(interface.device), interface.port.guid or "..."
     adapter = f"{interface.name} is on a ConnectX of revision a0 ({revision})"
     fix = ""
     if tso is None:
@@ -511,7 +489,7 @@ def _a0_finding(interface: Interface, about: About, tso: Optional[Tso]) -> Findi
             "its driver does not support turning TSO off ([fixed]); connected mode has "
             "no TSO: set transport_mode: connected in the policy"
         )
-    elif _wanted(interface) not in (AUTO, OFF):
+    elif interface.policy.tso not in (AUTO, OFF):
         rule = f'{{match: {{guid: "{guid}"}}, tso: auto}}'
         fix = f"policy.yaml, host: interfaces: [{rule}]"
     if tso.on:
@@ -526,9 +504,8 @@ def _a0_finding(interface: Interface, about: About, tso: Optional[Tso]) -> Findi
 
 
 def _tso(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
-    """Yield a finding, and a step if the policy requires another TSO state."""
-    name, wanted, is_ipoib = interface.name, _wanted(interface), interface.is_ipoib
-    tso, settings = tso_of(interface.netdev), settings_of(view, interface)
+    name, wanted, is_ipoib = interface.name, interface.policy.tso, interface.is_ipoib
+    tso, settings = ipoib.tso_of(interface.netdev), settings_of(view, interface)
     if tso is None:
         fix = "install ethtool" if wanted else ""
         yield about.skips(f"the TSO state of {name} is unknown", fix)
@@ -569,40 +546,31 @@ def _tso(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
     else:
         yield about.fails(f"{shown}, but should be {target}: {reason}")
     yield _tso_step(
-        *(about, interface, settings, changes, (now, target)),
+        *(about, interface, settings, changes),
+        now=now,
+        target=target,
         reason=reason,
-        source=_IPOIB_SOURCE if is_ipoib else _ROCE_SOURCE,
         refused=refused,
     )
 
 
-_IPOIB_SOURCE = (
-    "Linux ulp/ipoib/ipoib_main.c, ipoib_set_dev_features and ipoib_fix_features"
-)
-_ROCE_SOURCE = "ethtool(8), nm-settings-nmcli(5) ethtool.feature-tso"
-
-
 def _refusal(view: View, interface: Interface, tso: Tso, target: str) -> str:
-    """Return a clause why TSO cannot be set to ``target``; empty if it can."""
+    """Return why TSO cannot be set to ``target``; empty if it can."""
+    fixed = [name for name in tso.on if name not in tso.changeable]
+    every, is_ipoib = len(fixed) == len(tso.on), interface.is_ipoib
     if target == OFF:
-        fixed = [name for name in tso.on if name not in tso.changeable]
-        every = len(fixed) == len(tso.on)
         # Of IPoIB what can be is turned off.
-        if fixed and (every or not interface.is_ipoib):
+        if fixed and (every or not is_ipoib):
             what = "it" if every else ", ".join(fixed)
-            return Sentence(
-                "tso-fixed",
-                f"the driver does not support turning {what} off ([fixed])",
-            )
-        return ""
-    if interface.is_ipoib and is_connectx_a0(interface.device):
-        return Sentence("tso-on-connectx-a0", MUST_BE_OFF)
-    if interface.is_ipoib and planned_mode(view, interface) == CONNECTED:
+            return f"the driver does not support turning {what} off ([fixed])"
+    elif is_ipoib and is_connectx_a0(interface.device):
+        return MUST_BE_OFF
+    elif is_ipoib and ipoib.planned_mode(view, interface) == CONNECTED:
         now = interface.mode == CONNECTED
         change = "" if now else "the plan sets connected mode, and "
-        return Sentence("tso-in-connected-mode", f"{change}connected mode has no TSO")
-    if not tso.on and not tso.changeable:
-        return Sentence("tso-fixed", "the driver does not support TSO (off [fixed])")
+        return f"{change}connected mode has no TSO"
+    elif not tso.on and not tso.changeable:
+        return "the driver does not support TSO (off [fixed])"
     return ""
 
 
@@ -618,7 +586,7 @@ TSO_ROCE = each(
     lambda view: (
         (one.name, one)
         for one in view.interfaces
-        if not one.is_ipoib and _wanted(one) is not None
+        if not one.is_ipoib and one.policy.tso is not None
     ),
     _tso,
     "the policy does not set TSO of Ethernet netdevs",

@@ -25,7 +25,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Optional, Union
 
-from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts import adapter_models
 from ovirt_rdma.host.facts.devices import SOFT_ROCE, RdmaDevice
 from ovirt_rdma.host.facts.model import (
@@ -149,7 +148,6 @@ def mismatch(modules: Modules) -> str:
 
 # The symbol of the kernel's configuration that builds a module.
 _SYMBOLS = {
-    "ib_core": "INFINIBAND",
     NFS_MODULE: "SUNRPC_XPRT_RDMA",
     "ib_uverbs": "INFINIBAND_USER_ACCESS",
     "rdma_ucm": "INFINIBAND_USER_ACCESS",
@@ -165,23 +163,6 @@ def is_built(facts: Facts, module: str) -> Optional[bool]:
     if config is None or symbol is None:
         return None
     return any(one.name == symbol and one.value in ("m", "y") for one in config)
-
-
-def is_in_a_package(facts: Facts, module: str) -> bool:
-    """Whether the module was built for this kernel and is not installed, although the
-    RDMA modules are the kernel's own.
-    """
-    return (
-        is_available(facts.modules, module) is False
-        and bool(is_built(facts, module))
-        and not foreign_base(facts.modules)
-    )
-
-
-def foreign_base(modules: Modules) -> str:
-    """Return the file of ib_core if that is not the kernel's own; else nothing."""
-    base = file_of(modules, "ib_core")
-    return "" if base is None or is_of_the_kernel(base) else base
 
 
 def why_not_loaded(view: View, module: str) -> tuple[str, str]:
@@ -202,8 +183,8 @@ def why_not_loaded(view: View, module: str) -> tuple[str, str]:
 
 
 def _why_missing(facts: Facts, module: str) -> tuple[str, str]:
-    why, base = f"this kernel has no {module}", foreign_base(facts.modules)
-    if base:
+    why, base = f"this kernel has no {module}", file_of(facts.modules, "ib_core")
+    if base and not is_of_the_kernel(base):
         reinstall = f"reinstall the RDMA stack of {base} with {module}, or remove it"
         return why, INSTALL_STACK if module == NFS_MODULE else reinstall
     built = is_built(facts, module)
@@ -321,11 +302,11 @@ BOOT = "boot"
 
 def own_lines(view: View, path: str) -> tuple[str, ...]:
     """Return the lines without comments of our file ``path``; none if it is missing."""
-    for file in view.facts.software.own_files:
-        if file.path == path and file.text and not foreign_reason(path, file.text):
-            lines = (line.strip() for line in file.text.splitlines())
-            return tuple(line for line in lines if line and not line.startswith("#"))
-    return ()
+    file = view.own_file(path)
+    if file is None or not file.text or foreign_reason(path, file.text):
+        return ()
+    lines = (line.strip() for line in file.text.splitlines())
+    return tuple(line for line in lines if line and not line.startswith("#"))
 
 
 def _file_step(
@@ -338,26 +319,21 @@ def _file_step(
     between: str,
     effect: str,
     reason: str,
-    source: str,
 ) -> Iterator[Step]:
     """Yield the step that sets our file to ``lines``, or removes it; or none."""
-    present = next((f for f in view.facts.software.own_files if f.path == path), None)
-    wanted = own_text(lines) if lines else None
-    refused = foreign_reason(path, present.text) if present else ""
-    if wanted is None and (present is None or refused):
+    file = view.own_file(path)
+    before, after = file.text if file else None, own_text(lines) if lines else None
+    refused = foreign_reason(path, before) if file else ""
+    if (after is None and (file is None or refused)) or (file and before == after):
         return
-    if present and present.text == wanted:
-        return
-    change = Change(FILE, path, present.text if present else None, wanted)
     yield About(rule, BOOT).step(
         sentence,
         between.join(own_lines(view, path)) or "none",
         between.join(lines) or "none",
         effect,
         reason=reason,
-        source=source,
-        undo=f"{path} is {'removed' if change.before is None else 'restored'}",
-        changes=(change,),
+        undo=f"{path} is {'removed' if before is None else 'restored'}",
+        changes=(Change(FILE, path, before, after),),
         refused=refused,
     )
 
@@ -391,7 +367,6 @@ def _needs(view: View) -> dict[str, str]:
 
 
 def _needed(view: View) -> Iterator[Finding]:
-    """Yield a finding for each module that the hardware needs."""
     needs, openibd = _needs(view), openibd_runs(view)
     if needs and has_rdma_core(view) is False and not openibd:
         yield About(NEEDED.id).warns(
@@ -412,35 +387,32 @@ def _needed(view: View) -> Iterator[Finding]:
 
 def _not_loaded(view: View, about: About, purpose: str, loader: str) -> Finding:
     modules, module = view.facts.modules, about.subject
-    known, on_demand = is_available(modules, module), module in _ON_DEMAND
+    known, line = is_available(modules, module), blocking_line(modules, module)
     # Without it there are no interfaces that the policy may name.
     wanted = module in _FOR_INFINIBAND and any(
         rule.link_layer in (None, INFINIBAND) for rule in view.policy.host.interfaces
     )
-    bad = FAIL if wanted else WARN
-    line = blocking_line(modules, module)
     # A blacklist hides a module's aliases, not the name by which the kernel requests
     # rpcrdma (modprobe.d(5)).
     if line and line.command == "blacklist" and module == NFS_MODULE:
         line = None
     if module == NFS_MODULE and (known is False or mismatch(modules)):
         return about.skips(f"{module} cannot be loaded: see NFSRDMA-01")
-    if on_demand and known is not False and not line:
-        at_use = f"the kernel loads it at first use ({purpose})"
-        return (
-            about.passes(f"{module} is not loaded; {at_use}")
-            if known
-            else about.skips(f"{module} is not loaded, and may be missing; {at_use}")
-        )
     why, fix = why_not_loaded(view, module)
     if known is not False and not line:
         why = f"{module} is not loaded"
+        if module in _ON_DEMAND:
+            at_use = f"the kernel loads it at first use ({purpose})"
+            if known:
+                return about.passes(f"{why}; {at_use}")
+            return about.skips(f"{why}, and may be missing; {at_use}")
         if loader:
             why, fix = f"{why}, although {loader} lists it", f"see UNIT-01; {fix}"
         elif module in view.policy.host.modules:
             fix = "see MODULE-02: the policy names it"
         else:
             fix = _policy_line(module)
+    bad = FAIL if wanted else WARN
     return about.finds(bad, f"{why}; it is for {purpose}", fix)
 
 
@@ -465,7 +437,6 @@ def _policy_line(module: str) -> str:
 
 
 def _wanted(view: View) -> Iterator[Outcome]:
-    """Yield a finding for each module of the policy, then the steps."""
     wanted = dict.fromkeys(map(module_name, view.policy.host.modules))
     kept = own_lines(view, MODULES_LOAD)
     if not wanted and kept:
@@ -473,7 +444,6 @@ def _wanted(view: View) -> Iterator[Outcome]:
     if not wanted:
         return
     lines, steps = [], []
-    source = "modules-load.d(5); policy.yaml, host: modules"
     for module in wanted:
         about, refused = About(WANTED.id, module), _refusal(view, module)
         loader = _loader(view, module, MODULES_LOAD)
@@ -488,7 +458,6 @@ def _wanted(view: View) -> Iterator[Outcome]:
                     "loaded",
                     LIVE,
                     reason=f"the policy requires {module}",
-                    source=source,
                     undo="the module stays loaded until the next boot",
                     changes=(Change(MODULE, module, None, "loaded"),),
                     refused=refused,
@@ -497,15 +466,11 @@ def _wanted(view: View) -> Iterator[Outcome]:
         ours = MODULES_LOAD if module in kept else ""
         yield _wanted_finding(about, refused, loaded, loader or ours)
     yield from _file_step(
-        view,
-        WANTED.id,
-        MODULES_LOAD,
-        lines,
+        *(view, WANTED.id, MODULES_LOAD, lines),
         f"load {', '.join(lines)} at every boot" if lines else "load no modules",
         between=", ",
         effect=LIVE,
         reason="the policy requires them, and nothing else on this host loads them",
-        source=source,
     )
     yield from steps
 
@@ -518,17 +483,14 @@ def _no_longer(rule: str, path: str, text: str) -> Finding:
 
 
 def _refusal(view: View, module: str) -> str:
-    modules = view.facts.modules
-    line = blocking_line(modules, module)
+    modules, line = view.facts.modules, blocking_line(view.facts.modules, module)
+    available = is_available(modules, module)
     # The facts have these modules only.
-    if module in CONCERNED and is_available(modules, module) is False:
-        return Sentence("module-missing", f"this kernel has no {module}")
-    if module in CONCERNED and is_available(modules, module) is None:
-        return Sentence("module-unknown", f"it is unknown if this kernel has {module}")
-    if line:
-        why = f"{place_of(line)} prevents it ({line.command} {module})"
-        return Sentence("module-blocked", why)
-    return ""
+    if module in CONCERNED and not available:
+        if available is None:
+            return f"it is unknown if this kernel has {module}"
+        return f"this kernel has no {module}"
+    return f"{place_of(line)} prevents it ({line.command} {module})" if line else ""
 
 
 def _wanted_finding(about: About, refused: str, loaded: bool, loader: str) -> Finding:
@@ -616,7 +578,6 @@ def _is_dead(view: View, module: str, option: str) -> Optional[bool]:
 
 
 def _unknown_options(view: View) -> Iterator[Finding]:
-    """Yield a finding for each option without effect, and one for the others."""
     places = [
         (line.module, match[1], place_of(line))
         for line in view.facts.modules.modprobe_lines
@@ -699,7 +660,6 @@ _INITRAMFS = "if the module is in the initramfs (lsinitrd shows it), run dracut 
 
 
 def _options(view: View) -> Iterator[Outcome]:
-    """Yield a finding for each option of the policy, then the steps."""
     modules, kept = view.facts.modules, own_lines(view, MODPROBE)
     options = view.policy.host.module_options
     if not options and kept:
@@ -707,7 +667,6 @@ def _options(view: View) -> Iterator[Outcome]:
     if not options:
         return
     lines, refusals, running = [], [], []
-    source = "modprobe.d(5); policy.yaml, host: module_options"
     for option in options:
         module, name = option.module, option.name
         about = About(OPTIONS.id, f"{module}.{name}")
@@ -725,17 +684,13 @@ def _options(view: View) -> Iterator[Outcome]:
                 f"{place} sets {name}={value}, the policy requires {option.value}",
                 f"remove {name} from {place}, or from the policy",
             )
-            why = f"{place} sets {name}={value}"
             refusals.append(
                 about.step(
                     f"set {text}",
                     value,
                     option.value,
                     REBOOT if loaded else LIVE,
-                    reason="the policy requires it",
-                    source=source,
-                    undo="nothing is changed",
-                    refused=Sentence("module-option-set-elsewhere", why),
+                    refused=f"{place} sets {name}={value}",
                 )
             )
         else:
@@ -750,15 +705,11 @@ def _options(view: View) -> Iterator[Outcome]:
         names = ", ".join(dict.fromkeys(running))
         reason += f"; {names} is loaded, and reads them only at load: {_INITRAMFS}"
     yield from _file_step(
-        view,
-        OPTIONS.id,
-        MODPROBE,
-        lines,
+        *(view, OPTIONS.id, MODPROBE, lines),
         f"write {MODPROBE}" if lines else f"remove {MODPROBE}",
         between="; ",
         effect=REBOOT if running else LIVE,
         reason=reason,
-        source=source,
     )
     yield from refusals
 

@@ -11,19 +11,14 @@ once.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Callable, Optional
 
 from ovirt_rdma.host.export import Export, MountOptions, nfs_check
 from ovirt_rdma.host.facts.adapter_models import model_of
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
-from ovirt_rdma.host.facts.model import (
-    ConnectionActivity,
-    MountActivity,
-    NfsMount,
-    Requests,
-)
+from ovirt_rdma.host.facts.model import ConnectionActivity, MountActivity, NfsMount
 from ovirt_rdma.host.facts.statistics import beyond_requests
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA, TCP, rule_for
 from ovirt_rdma.host.rules.base import (
@@ -66,29 +61,22 @@ _SWITCHES = "/sys/kernel/sunrpc/xprt-switches"
 
 
 def _module(view: View) -> Iterator[Finding]:
-    """Yield a finding: rpcrdma is loaded, available, blocked or missing."""
-    modules, about = view.facts.modules, About("NFSRDMA-01", NFS_MODULE)
+    modules, tuning = view.facts.modules, view.facts.tuning
+    about = About("NFSRDMA-01", NFS_MODULE)
     bad = FAIL if view.wants_nfs_over_rdma else WARN
-    line, available = (
-        blocking_line(modules, NFS_MODULE),
-        is_available(modules, NFS_MODULE),
-    )
-    path, tuning = file_of(modules, NFS_MODULE) or "", view.facts.tuning
+    line, loaded = blocking_line(modules, NFS_MODULE), is_loaded(modules, NFS_MODULE)
+    available, path = is_available(modules, NFS_MODULE), file_of(modules, NFS_MODULE)
     why, fix = why_not_loaded(view, NFS_MODULE)
-    vendors = not is_of_the_kernel(path) and ("mlnx" in path or "ofa_kernel" in path)
-    if (
-        is_loaded(modules, NFS_MODULE)
-        and vendors
-        and tuning
-        and tuning.rdma_slots is None
-    ):
+    foreign = path if path and not is_of_the_kernel(path) else ""
+    of_ofed = "mlnx" in foreign or "ofa_kernel" in foreign
+    if loaded and of_ofed and tuning and tuning.rdma_slots is None:
         # One without content, for those that were not chosen (--with-nfsrdma).
         yield about.warns(
             f"rpcrdma ({path}) is loaded and shows none of its settings: it is a "
             "placeholder that does nothing",
             INSTALL_STACK,
         )
-    elif is_loaded(modules, NFS_MODULE):
+    elif loaded:
         yield about.passes("rpcrdma is loaded")
     elif available is False:
         if view.facts.rdma_devices or bad == FAIL:
@@ -128,7 +116,6 @@ def _registration(view: View, about: About, device: RdmaDevice) -> Finding:
 
 
 def _port(view: View) -> Iterator[Finding]:
-    """Yield a finding: an RDMA port is ACTIVE, or none is; then those of routes."""
     about, wanted = About("NFSRDMA-03"), view.wants_nfs_over_rdma
     active = [place.name for place in view.ports if place.port.is_active]
     if active:
@@ -157,7 +144,6 @@ def _port(view: View) -> Iterator[Finding]:
 
 
 def _routes(view: View) -> Iterator[Finding]:
-    """Yield a finding for each server that is not reached by an ACTIVE RDMA port."""
     ports = {(p.device.name, p.port.number): p for p in view.ports}
     for route, rule in view.wanted_routes:
         below = [
@@ -189,7 +175,6 @@ def _routes(view: View) -> Iterator[Finding]:
 
 
 def _subnets(view: View) -> Iterator[Finding]:
-    """Yield a finding for each IPv4 network on several netdevs of RDMA ports."""
     on: dict[str, dict[str, Netdev]] = {}
     for interface in view.interfaces:
         for netdev in filter(None, map(view.netdev, view.carriers(interface.name))):
@@ -198,10 +183,8 @@ def _subnets(view: View) -> Iterator[Finding]:
                 if address and of_several and address.network.num_addresses > 1:
                     on.setdefault(str(address.network), {})[netdev.name] = netdev
     for network, netdevs in on.items():
-        about, values = (
-            About(SUBNETS.id, network),
-            [netdev.arp_ignore for netdev in netdevs.values()],
-        )
+        about = About(SUBNETS.id, network)
+        values = [netdev.arp_ignore for netdev in netdevs.values()]
         shown = f"{', '.join(netdevs)} have addresses in {network}"
         fix = (
             "give each port a network of its own; or sysctl net.ipv4.conf.all."
@@ -222,11 +205,8 @@ def _subnets(view: View) -> Iterator[Finding]:
 
 
 def _paths(view: View) -> Iterator[Finding]:
-    """Yield findings: each of the policy's paths has an RDMA port of its own, and this
-    kernel lets connections be moved.
-    """
     wanted = dict.fromkeys(one.paths for one in view.policy.nfs.rules if one.paths)
-    activity, netdevs = view.facts.activity, view.facts.netdevs
+    activity = view.facts.activity
     # Without the module there is no such folder, and no mount either.
     shown = activity is None or activity.connections is not None
     if wanted and not shown and is_loaded(view.facts.modules, "sunrpc"):
@@ -238,12 +218,7 @@ def _paths(view: View) -> Iterator[Finding]:
     for paths in wanted:
         taken: _Taken = {}
         for address in paths:
-            about = About(PATHS.id, address)
-            yield (
-                _path(view, about, address, taken)
-                if netdevs
-                else about.skips("the netdevs of this host are unknown")
-            )
+            yield _path(view, About(PATHS.id, address), address, taken)
 
 
 # Of RDMA ports, the path that they lead to: its address and subnet.
@@ -251,15 +226,12 @@ _Taken = dict[tuple[Optional[str], Optional[int]], tuple[str, ipaddress.IPv4Netw
 _OF_ITS_OWN = "give each path a subnet, and a netdev on an RDMA port, of its own"
 
 
-def _path(
-    view: View,
-    about: About,
-    address: str,
-    taken: _Taken,
-) -> Finding:
+def _path(view: View, about: About, address: str, taken: _Taken) -> Finding:
     """Return the finding of one path; ``taken`` has the RDMA ports of those before it,
     and gets its own.
     """
+    if not view.facts.netdevs:
+        return about.skips("the netdevs of this host are unknown")
     reached = [
         (own.network, netdev)
         for netdev in view.facts.netdevs
@@ -369,7 +341,6 @@ def _named(view: View) -> Iterator[tuple[str, RdmaMount]]:
 
 
 def _of_mounts(rule: str, judge: Callable[[View, About, RdmaMount], Finding]) -> Rule:
-    """Return a rule with one finding for each mount."""
     return each(rule, _named, judge, NO_MOUNT)
 
 
@@ -401,7 +372,6 @@ _RAISE = (
 
 
 def _slots(view: View) -> Iterator[Finding]:
-    """Yield a finding for each mount, and one for a setting that is too small."""
     tuning = view.facts.tuning
     slots = tuning.rdma_slots if tuning else None
     if slots is not None and slots < DEFAULT_SLOTS:
@@ -424,15 +394,7 @@ def _waiting(view: View, about: About, one: RdmaMount) -> Finding:
         return about.passes(f"no request had to wait for one of its {of}")
     average = done.backlog / max(1, done.sends)
     waited = f"on average {average:.2f} requests waited for one of its {of}"
-    # Requests that wait until a lost connection is made again are not in the backlog.
-    broke = done.new_connects or done.new_retransmissions
-    if not broke and sleep_without_slot(
-        (done.new_reads, done.new_writes),
-        calls=done.new_operations,
-        sends=done.new_sends,
-        backlog=done.new_backlog / max(1, done.new_sends),
-        slots=slots,
-    ):
+    if _sleeps_without_slot(done, slots):
         count = done.new_reads.count + done.new_writes.count
         queue_ms = (done.new_reads.queue_ms + done.new_writes.queue_ms) / count
         rtt_ms = (done.new_reads.rtt_ms + done.new_writes.rtt_ms) / count
@@ -447,32 +409,25 @@ def _waiting(view: View, about: About, one: RdmaMount) -> Finding:
     return about.warns(waited, _RAISE)
 
 
-def sleep_without_slot(
-    data: Iterable[Requests],
-    *,
-    calls: int,
-    sends: int,
-    backlog: float,
-    slots: Optional[int],
-) -> bool:
-    """Whether requests over RDMA seem to sleep when all slots are in use, longer than
-    until one is free again. All values are of the same seconds, with no connection
-    lost.
-
-    - ``data``: the reads, and the writes; those of a kind are alike
-    - ``calls``: all requests of the mount; ``sends``: of all mounts on its connections
-    - ``backlog``: the mean number of requests that wait for a slot
-    - ``slots``: of the connection; None: unknown, so no sleep is seen
+def _sleeps_without_slot(done: MountActivity, slots: Optional[int]) -> bool:
+    """Whether requests over RDMA seem to sleep when all ``slots`` of the connection are
+    in use, longer than until one is free again. Without their number no sleep is seen.
 
     With n requests in the backlog and m more with slots than the server takes at once,
     (n + m) / (taken at once) replies come before a request is sent. The defect: commit
     a721035477fb of Linux.
     """
-    if slots is None or sends > _OWN * calls or not 0 < backlog < _SHORT * slots:
+    sends, backlog = done.new_sends, done.new_backlog / max(1, done.new_sends)
+    # Requests that wait until a lost connection is made again are not in the backlog.
+    broke = done.new_connects or done.new_retransmissions
+    # Sends are those of all mounts on the connections.
+    of_others = sends > _OWN * done.new_operations
+    if slots is None or broke or of_others or not 0 < backlog < _SHORT * slots:
         return False
     at_once = min(slots, _CREDITS)
     replies = (backlog + slots - at_once) / at_once
-    many = [one for one in data if one.count >= _MANY]
+    # Reads are alike, and so are writes.
+    many = [one for one in (done.new_reads, done.new_writes) if one.count >= _MANY]
     slept_ms = sum(one.queue_ms - replies * one.rtt_ms for one in many)
     # Slow writes keep quick reads waiting too, but then the writes wait as explained.
     return slept_ms >= _SLEEP_MS and all(
@@ -578,7 +533,6 @@ def _listener(view: View, about: About, one: RdmaMount) -> Finding:
 
 
 def _rpcctl(view: View) -> Iterator[Finding]:
-    """Yield a finding: connections that somebody has set offline or removed."""
     activity = view.facts.activity
     about = About(RPCCTL.id)
     if activity is None or activity.connections is None:
@@ -648,7 +602,6 @@ def _size(view: View, about: About, one: RdmaMount) -> Finding:
 
 
 def _server(view: View) -> Iterator[Finding]:
-    """Yield findings: what the documents of the servers' vendors require."""
     client = vendors_client(view.facts.modules)
     for rule in view.policy.nfs.rules:
         needed = ", ".join(needs_vendors_client(MountOptions.parse(rule.options)))
@@ -687,37 +640,6 @@ def _as_documented(about: About, one: RdmaMount, kind: ServerKind) -> Finding:
     if not known:
         return about.skips(f"no document of {kind.title} says which versions it takes")
     return about.passes(f"it is as documents of {kind.title} require")
-
-
-def _firewall(view: View) -> Iterator[Finding]:
-    """Yield findings: Soft-RoCE's UDP port, and the ports beside NFS 3."""
-    connected = {c.device for c in view.facts.cm_ids or () if c.state == "CONNECT"}
-    soft = [d.name for d in view.facts.rdma_devices if d.is_soft_roce]
-    unknown = "in both directions; it is unknown if firewalls let them pass"
-    for name in soft:
-        about = About(FIREWALL.id, name)
-        if name in connected:
-            yield about.passes("Soft-RoCE has a connection, so UDP port 4791 is open")
-        else:
-            yield about.skips(
-                f"Soft-RoCE needs packets to UDP port 4791 {unknown}",
-                "firewall-cmd --permanent --add-port=4791/udp; firewall-cmd --reload",
-            )
-    mounts = [one.mount for one in rdma_mounts(view)]
-    locking = [
-        mount.source
-        for mount in mounts
-        if mount.version == "3"
-        and not {"nolock", "local_lock=all"} & set(mount.options.split(","))
-    ]
-    for source in locking:
-        yield About(FIREWALL.id, source).skips(
-            "NFS 3 with locks also needs TCP ports (rpcbind 111, mountd, lockd, statd) "
-            f"{unknown}",
-            "mount with nolock as VDSM does, or fix the ports in /etc/nfs.conf",
-        )
-    if mounts and not soft and not locking:
-        yield About(FIREWALL.id).passes("nothing here needs other ports than RDMA's")
 
 
 # Without LOCALIO the kernel has no such parameter.
@@ -785,9 +707,8 @@ VERSION = _of_mounts("NFS-VERS-01", _version)
 COPY = _of_mounts("NFS-COPY-01", _copy)
 SIZE = _of_mounts("NFS-SIZE-01", _size)
 SERVER = Rule("NFS-SERVER-01", _server, "no server's kind is known")
-FIREWALL = Rule("FIREWALL-01", _firewall, NO_MOUNT)
 LOCALIO = _of_mounts("NFS-LOCALIO-01", _localio)
 MOUNTS = (
     *(SLOTS, NCONNECT, RESET, LISTENER, RPCCTL),
-    *(VERSION, COPY, SIZE, SERVER, FIREWALL, LOCALIO),
+    *(VERSION, COPY, SIZE, SERVER, LOCALIO),
 )

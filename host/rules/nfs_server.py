@@ -14,14 +14,7 @@ from typing import Callable
 
 from ovirt_rdma.host.facts.model import NfsExport, NfsServer
 from ovirt_rdma.host.policy.model import DEFAULT_PORT
-from ovirt_rdma.host.rules import (
-    adapters,
-    host,
-    ipoib_mtu,
-    ipoib_profile,
-    nfs,
-    roce,
-)
+from ovirt_rdma.host.rules import adapters, host, ipoib_mtu, ipoib_profile, nfs, roce
 from ovirt_rdma.host.rules.base import FAIL, SKIP, WARN, About, Finding, Rule, View
 from ovirt_rdma.host.rules.ipoib import static_addresses
 from ovirt_rdma.host.rules.modules import NFS_MODULE, is_loaded, why_not_loaded
@@ -39,8 +32,6 @@ _ROOT = "run it as root"
 def _of_server(
     rule: str, judge: Callable[[View, About, NfsServer], Iterator[Finding]]
 ) -> Rule:
-    """Return a rule about a server that runs."""
-
     def check(view: View) -> Iterator[Finding]:
         server, about = view.facts.nfs_server, About(rule)
         if server is None or server.threads == 0:
@@ -52,8 +43,6 @@ def _of_server(
 
 
 def _of_exports(rule: str, judge: Callable[[About, NfsExport], Finding]) -> Rule:
-    """Return a rule about the exports of a server that runs."""
-
     def check(_: View, about: About, server: NfsServer) -> Iterator[Finding]:
         for subject, export in _named(server):
             yield judge(About(about.rule, subject), export)
@@ -72,7 +61,6 @@ def _named(server: NfsServer) -> Iterator[tuple[str, NfsExport]]:
 
 
 def _listener(view: View) -> Iterator[Finding]:
-    """Yield findings: the server runs, and listens over RDMA and TCP."""
     server, about = view.facts.nfs_server, About("SERVER-LISTENER-01")
     if server is None or server.threads == 0:
         yield about.fails(
@@ -117,7 +105,6 @@ _OFTEN_BUSY, _MANY = 0.25, 1000
 
 
 def _threads(view: View, about: About, server: NfsServer) -> Iterator[Finding]:
-    """Yield a finding: there are threads enough for the hosts that write."""
     threads, clients = server.threads, server.clients
     if threads is None:
         yield about.skips("the number of threads is unknown", _ROOT)
@@ -151,7 +138,6 @@ _LARGEST = 1 << 20
 
 
 def _settings(view: View, about: About, server: NfsServer) -> Iterator[Finding]:
-    """Yield findings: the server's settings do not slow RDMA down."""
     requests, size = server.max_requests, server.max_block_size
     if requests is None:
         yield about.skips("the settings of svcrdma are unknown: rpcrdma is not loaded")
@@ -176,7 +162,6 @@ def _settings(view: View, about: About, server: NfsServer) -> Iterator[Finding]:
 
 
 def _versions(view: View, about: About, server: NfsServer) -> Iterator[Finding]:
-    """Yield a finding: it offers what storage domains ask for."""
     versions = server.versions
     if versions is None:
         yield about.skips("the offered NFS versions are unknown", _ROOT)
@@ -192,7 +177,6 @@ def _versions(view: View, about: About, server: NfsServer) -> Iterator[Finding]:
 
 
 def _exports(view: View, about: About, server: NfsServer) -> Iterator[Finding]:
-    """Yield a finding for each export: hosts may write to it, safely and over RDMA."""
     if server.exports is None:
         yield about.skips("the exports are unknown", _ROOT)
         return

@@ -28,7 +28,7 @@ from ovirt_rdma.host.rules.base import FAIL, WARN, Finding, Rule, Step, View
 
 RULES: tuple[Rule, ...] = (
     adapters.DRIVERS,
-    *adapters.KERNEL,
+    adapters.STACK,
     *modules.RULES,
     host.UNITS,
     host.NAMES,

@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Callable, Optional
 
-from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.adapter_models import MLX5
 from ovirt_rdma.host.facts.devices import (
     CELL,
@@ -127,12 +126,7 @@ def ib_mtu(mtu: int) -> Optional[int]:
     return next((ib for ib in _IB_MTUS if ib + _HEADERS <= mtu), None)
 
 
-def _wanted_mtu(interface: Interface) -> object:
-    return interface.wanted.mtu if interface.wanted else None
-
-
 def _mtu(view: View) -> Iterator[Outcome]:
-    """Yield a finding for each netdev that carries RoCE, and steps for the policy."""
     ports = roce_ports(view)
     reported: set[str] = set()
     for port in ports:
@@ -141,7 +135,7 @@ def _mtu(view: View) -> Iterator[Outcome]:
         enough = {
             base.name
             for base in port.bases
-            if isinstance(wanted := _wanted_mtu(base), int)
+            if isinstance(wanted := base.policy.mtu, int)
             and base.netdev.mtu != wanted
             and (ib_mtu(wanted) or 0) >= (port.port.max_mtu or LARGEST)
         }
@@ -153,7 +147,7 @@ def _mtu(view: View) -> Iterator[Outcome]:
                 yield _carrier(view, port, netdev)
     for port in ports:
         for interface in port.bases:
-            wanted = _wanted_mtu(interface)
+            wanted = interface.policy.mtu
             if isinstance(wanted, int):
                 yield from _policys_mtu(view, interface, wanted)
             elif wanted is not None:
@@ -192,7 +186,6 @@ def _carrier(view: View, port: RocePort, netdev: Netdev) -> Finding:
 
 
 def _policys_mtu(view: View, interface: Interface, wanted: int) -> Iterator[Outcome]:
-    """Yield how the policy's MTU for a port's own netdev is applied."""
     name, mtu = interface.name, interface.netdev.mtu
     about, settings = About(MTU.id, name), settings_of(view, interface)
     live = mtu != wanted
@@ -221,17 +214,13 @@ def _policys_mtu(view: View, interface: Interface, wanted: int) -> Iterator[Outc
             f"the policy requires it: an IB MTU of {ib_mtu(wanted) or 'none'} instead "
             f"of {ib_mtu(mtu) or 'none'}; drivers restart their queues"
         )
-    before, after = str(mtu), str(wanted)
     yield about.step(
         f"set the MTU of {name} to {wanted}",
-        before if live else f"profile {settings.value(ETHERNET_MTU)}",
-        after if live else f"profile {after}",
+        str(mtu) if live else f"profile {settings.value(ETHERNET_MTU)}",
+        str(wanted) if live else f"profile {wanted}",
         LINK_DOWN if live else LIVE,
         reason=reason,
-        source="include/rdma/ib_addr.h, iboe_get_mtu; nm-settings-nmcli(5)",
-        undo="restores the earlier values of netdev and profile"
-        if live
-        else "restores the profile's earlier value",
+        undo="restores the earlier values",
         changes=changes,
         refused=refused,
         users=view.users.of_mtu(name),
@@ -242,12 +231,10 @@ def _bond_or_vlan(view: View, interface: Interface, wanted: int) -> str:
     """Return why a netdev above does not allow the MTU; empty if they allow it."""
     for upper in filter(None, map(view.netdev, interface.netdev.uppers)):
         if upper.driver == "bond":
-            why = f"{upper.name} sets the MTU of its ports: set it there"
-            return Sentence("mtu-of-bond", why)
+            return f"{upper.name} sets the MTU of its ports: set it there"
         # The kernel lowers a VLAN's MTU with its netdev's, and never raises it again.
         if upper.driver == "vlan" and upper.mtu > wanted:
-            why = f"{upper.name} above it has MTU {upper.mtu}: lower that first"
-            return Sentence("mtu-below-vlan", why)
+            return f"{upper.name} above it has MTU {upper.mtu}: lower that first"
     return ""
 
 
@@ -299,7 +286,6 @@ def _gids(view: View, about: About, port: RocePort) -> Iterator[Finding]:
 
 
 def _bonds(view: View) -> Iterator[Finding]:
-    """Yield a finding for each bond with a RoCE port."""
     bases = {
         base.name: (port, base)
         for port in roce_ports(view)
@@ -316,7 +302,7 @@ def _bonds(view: View) -> Iterator[Finding]:
         if not bond.bond or not with_rdma:
             continue
         if routes & {*view.carriers(bond.name)} or any(
-            _class_of(bases[name][1]) for name in with_rdma
+            bases[name][1].policy.roce for name in with_rdma
         ):
             ports = {name: bases[name][0].name for name in with_rdma}
             yield _bond(about, bond.bond.mode, [*names], ports)
@@ -359,10 +345,6 @@ _SET_BY_DCB = "mlx5_core"
 _WITH_DSCP = (_SET_BY_DCB, "ice", "bnxt_en")
 
 
-def _class_of(base: Interface) -> Optional[RoceClass]:
-    return base.wanted.roce if base.wanted else None
-
-
 _SOFT = "it has no flow control of its own"
 
 
@@ -375,9 +357,8 @@ def _own_netdevs(view: View) -> Iterator[tuple[str, tuple[RocePort, Interface]]]
 def _classes(
     view: View, about: About, place: tuple[RocePort, Interface]
 ) -> Iterator[Outcome]:
-    """Yield what the policy's class needs at a RoCE port's own netdev."""
     port, base = place
-    wanted, driver = _class_of(base), base.netdev.driver
+    wanted, driver = base.policy.roce, base.netdev.driver
     if not wanted:
         return
     if port.device.is_soft_roce:
@@ -410,10 +391,9 @@ def _class(about: About, base: Interface, wanted: RoceClass) -> Iterator[Outcome
         return
     refused = ""
     if "," in (dcb.value(dscp) or ""):
-        refused = Sentence(
-            "dscp-twice",
+        refused = (
             f"DSCP {wanted.code_point} of {name} has the priorities {dcb.value(dscp)}: "
-            f"delete all but one (dcb app del dev {name} dscp-prio)",
+            f"delete all but one (dcb app del dev {name} dscp-prio)"
         )
     elif wanted.buffer is not None:
         buffers, refused = _buffers(base, dcb, priority, wanted.buffer)
@@ -433,10 +413,9 @@ def _class(about: About, base: Interface, wanted: RoceClass) -> Iterator[Outcome
         before, after = (", ".join(filter(None, (t, "ecn"))) for t in (before, after))
         before, after = f"{before} off", f"{after} on"
     if base.netdev.driver != _SET_BY_DCB:
-        refused = Sentence(
-            "class-by-vendor",
+        refused = (
             f"ovirt-rdma sets this for {_SET_BY_DCB} only, and {name} has "
-            f"{base.netdev.driver}: set it by its vendor's guide, at each boot",
+            f"{base.netdev.driver}: set it by its vendor's guide, at each boot"
         )
     before = before or ("other buffers" if dcb.buffers else "no buffers that it shows")
     after = after or f"a buffer of {wanted.buffer} bytes"
@@ -448,7 +427,6 @@ def _class(about: About, base: Interface, wanted: RoceClass) -> Iterator[Outcome
         LINK_DOWN if "pfc" in differ else LIVE,
         reason="the policy requires it"
         + ("; the driver takes the link down and up" if "pfc" in differ else ""),
-        source="Linux mlx5/core/en_dcbnl.c; dcb-pfc(8), dcb-app(8), dcb-buffer(8)",
         undo="restores the earlier values",
         changes=(
             *(Change(DCB, name, dcb.value(one), to, one) for one, to in differ.items()),
@@ -476,7 +454,7 @@ def _buffers(base: Interface, dcb: Dcb, priority: int, size: int) -> tuple[str, 
     """
     present = list(dcb.buffers or ())
     if len(present) < 2:
-        return "", Sentence("no-buffers", f"{base.name} shows no receive buffers")
+        return "", f"{base.name} shows no receive buffers"
     free = [n for n, one in enumerate(present) if n and not one.priorities]
     with_it = [n for n, one in enumerate(present) if one.priorities == (priority,)]
     at = next((n for n in with_it if n), None)
@@ -486,10 +464,9 @@ def _buffers(base: Interface, dcb: Dcb, priority: int, size: int) -> tuple[str, 
     rest = 0 if at is None else present[0].size + present[at].size - size
     if at is None or rest < 2 * base.netdev.mtu:
         most = sum(present[n].size for n in {0, at or 0}) - 2 * base.netdev.mtu
-        return buffers_text(present), Sentence(
-            "buffer-too-large",
+        return buffers_text(present), (
             f"{base.name} cannot give {size} bytes to one priority: buffer 0 has "
-            f"{present[0].size}, so that it can have at most {max(most, 0)}",
+            f"{present[0].size}, so that it can have at most {max(most, 0)}"
         )
     others = [
         Buffer(one.size, tuple(n for n in one.priorities if n != priority))
@@ -501,13 +478,12 @@ def _buffers(base: Interface, dcb: Dcb, priority: int, size: int) -> tuple[str, 
 
 
 def _tos(view: View, about: About, port: RocePort) -> Iterator[Outcome]:
-    """Yield what the policy's class needs of RDMA CM."""
     # A bond of two netdevs has one RDMA device, on the first's bus device.
     bus = port.device.pci.address if port.device.pci else None
     addresses = ((base.netdev.pci and base.netdev.pci.address) for base in port.bases)
     first = (base for base, at in zip(port.bases, addresses) if at and at == bus)
     base = next(first, next(iter(port.bases), None))
-    wanted, tos = _class_of(base) if base else None, port.port.default_tos
+    wanted, tos = base.policy.roce if base else None, port.port.default_tos
     name = port.name
     if base is None or wanted is None:
         return
@@ -529,8 +505,6 @@ def _tos(view: View, about: About, port: RocePort) -> Iterator[Outcome]:
         str(wanted.tos),
         LIVE,
         reason="they set none themselves; mounts have it from their next connect",
-        source="Linux drivers/infiniband/core/cma.c:3259, cma_configfs.c",
-        undo="restores the earlier value",
         changes=(Change(ROCE_TOS, base.name, has if known else None, str(wanted.tos)),),
     )
 
@@ -538,8 +512,6 @@ def _tos(view: View, about: About, port: RocePort) -> Iterator[Outcome]:
 def _of_netdevs(
     rule: str, judge: Callable[[About, RocePort, Interface], Finding]
 ) -> Rule:
-    """Return a rule about the data center bridging of each RoCE port's own netdevs."""
-
     def check(view: View, about: About, port: RocePort) -> Iterator[Finding]:
         if port.device.is_soft_roce:
             yield about.skips(f"{port.name} is Soft-RoCE: {_SOFT}")
@@ -547,7 +519,7 @@ def _of_netdevs(
             yield about.skips(f"{port.name} has no netdev")
         for base in () if port.device.is_soft_roce else port.bases:
             about = About(rule, base.name)
-            if _class_of(base):
+            if base.policy.roce:
                 yield about.skips(f"the policy decides that: {CLASS.id}")
             else:
                 yield judge(about, port, base)
@@ -593,7 +565,6 @@ _KERNELS = "connections of the kernel (NFS, iSER, SRP)"
 def _priority_finding(
     about: About, port: RocePort, base: Interface, dcb: Dcb, shown: str
 ) -> Finding:
-    """Return the finding whether storage has a priority with PFC."""
     name, tos, lossless = base.name, port.port.default_tos, dcb.pfc_priorities or ()
     folder, file = port.configfs("default_roce_tos")
     priorities = _priorities(port, dcb)

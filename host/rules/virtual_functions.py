@@ -20,7 +20,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Callable, Optional
 
-from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.adapter_models import MLX4, MLX5
 from ovirt_rdma.host.facts.devices import Adapter, Guid, RdmaDevice, VirtualFunction
 from ovirt_rdma.host.facts.infiniband import partition_of
@@ -71,10 +70,8 @@ def _port_type(view: View, about: About, found: tuple[Port, str]) -> Iterator[Ou
         wanted,
         LINK_DOWN,
         reason=f"the policy requires it ({title})",
-        source="Linux drivers/net/ethernet/mellanox/mlx4/main.c, set_port_type",
-        undo=f"restores {now}",
         changes=(Change(SYSFS, target, now, wanted),),
-        refused=Sentence("port-type-not-settable", refused) if refused else "",
+        refused=refused,
         users=() if refused else view.users.of_adapter(address, removed=True),
     )
 
@@ -237,9 +234,6 @@ def _present_guids(pf: _Pf, vf: VirtualFunction) -> str:
     return "/".join(guid or "" for guid in guids) if all(guids) else ""
 
 
-_IOV = "Linux drivers/pci/iov.c, sriov_numvfs_store"
-_MLX5_SOURCE = "Linux drivers/infiniband/hw/mlx5/ib_virt.c"
-_MLX4_SOURCE = "Linux drivers/infiniband/hw/mlx4/sysfs.c"
 _Values = dict[int, str]
 
 
@@ -258,11 +252,10 @@ def _number(view: View, about: About, pf: _Pf) -> Iterator[Outcome]:
         str(rule.count),
         LIVE if interrupted is None else LINK_DOWN,
         reason=f"the policy requires it ({rule.title})",
-        source=_IOV,
         undo="removes them; refused as long as a virtual machine has one "
         f"({present} again)",
         changes=(Change(VF, pf.address, str(present), str(rule.count), "number"),),
-        refused=Sentence("vf-number-not-settable", refused) if refused else "",
+        refused=refused,
         users=interrupted or (),
     )
 
@@ -311,13 +304,11 @@ def _guids(view: View, about: About, pf: _Pf) -> Iterator[Outcome]:
             sentence=f"set the GUIDs of the VFs of {pf.name}",
             reason="a VF without GUID never becomes ACTIVE, and one with another GUID "
             "at each boot is in no partition",
-            source=_MLX4_SOURCE if pf.is_mlx4 else _MLX5_SOURCE,
             rebinds=not pf.is_mlx4,
         )
 
 
 def _unread(pf: _Pf, about: About, what: str, numbers: list[int]) -> Finding:
-    """Return the finding that what VFs have is unknown, so that nothing is set."""
     return about.skips(
         f"the {what} of {_named(numbers)} of {pf.name} are unknown: the kernel or ip "
         "shows them in part only",
@@ -326,7 +317,6 @@ def _unread(pf: _Pf, about: About, what: str, numbers: list[int]) -> Finding:
 
 
 def _twice(pf: _Pf, present: _Values) -> Iterator[Finding]:
-    """Yield a finding for GUIDs that several VFs of ``pf`` have."""
     owners: dict[str, list[str]] = {}
     for number, guids in present.items():
         for guid in {*guids.split("/")} - {"", NO_GUID}:
@@ -361,7 +351,6 @@ def _links(view: View, about: About, pf: _Pf) -> Iterator[Outcome]:
             wanted=dict.fromkeys(present, rule.link_state),
             sentence=f"set the link state of the VFs of {pf.name} to {rule.link_state}",
             reason=f"the policy requires it ({rule.title})",
-            source=_MLX5_SOURCE,
         )
     if rule.pkeys and not pf.is_mlx4:
         why = (
@@ -409,7 +398,6 @@ def _pkeys(
         sentence=f"give the VFs of {pf.name} the P_Keys {', '.join(pkeys)}",
         reason="mlx4 shows a VF only those entries of the port's P_Key table that it "
         "is given",
-        source=_MLX4_SOURCE,
     )
 
 
@@ -436,7 +424,6 @@ def _drivers(view: View, about: About, pf: _Pf) -> Iterator[Outcome]:
         wanted=wanted,
         sentence=f"bind {driver} to VFs of {pf.name} that stay on this host",
         reason="they were made without a driver, so that it sees their GUIDs",
-        source=_IOV,
     )
 
 
@@ -507,7 +494,6 @@ def _text(values: _Values) -> Optional[str]:
 
 
 def _named(numbers: Collection[int]) -> str:
-    """Return ``VF 3`` or ``VFs 3, 4``."""
     noun = "VF" if len(numbers) == 1 else "VFs"
     return f"{noun} {', '.join(map(str, numbers))}"
 

@@ -318,13 +318,12 @@ def _notes(
         ipoib = interface.netdev.ipoib
         if ipoib is None or ipoib.mode is None:
             yield f"{head}: its present mode could not be read; unchanged"
-        rule = interface.wanted
-        policys = rule.transport_mode if rule else None
-        if policys not in (None, request.mode):
+        rule, mode = interface.policy, interface.policy.transport_mode
+        if mode not in (None, request.mode):
             yield (
-                f"{head}, but the policy ({rule.title if rule else ''}) asks for "
-                f"{policys}: remove transport_mode from that rule; otherwise "
-                "ovirt-rdma-host apply sets the policy's mode"
+                f"{head}, but the policy ({rule.title}) asks for {mode}: "
+                "remove transport_mode from that rule; otherwise ovirt-rdma-host apply "
+                "sets the policy's mode"
             )
 
 
@@ -332,7 +331,7 @@ def _rule(interface: Interface, wanted: WantedMode) -> InterfaceRule:
     """Return a rule for ``interface`` only: the policy's rule with another mode."""
     ipoib = interface.netdev.ipoib
     return replace(
-        interface.wanted or InterfaceRule(0, ""),
+        interface.policy,
         name=f"network {wanted.network}",
         link_layer=None,
         device=interface.device.name,

@@ -17,24 +17,21 @@ SAMPLE-MODE-01/ib0  link-down
   value    datagram -> connected
   why      the policy's interface 'storage' says transport_mode: connected, and \
 the driver allows it
-  source   Linux drivers/infiniband/ulp/ipoib/ipoib_main.c
   undo     set infiniband.transport-mode of the profile back to datagram
   used by  nfs: 10.0.0.1:/data at /mnt/data
   used by  migration: network migrate
 {mode}
 SAMPLE-TSO-01/ib0  live
   TSO of ib0 is turned off
-  value   on -> off
-  why     this HCA is revision a0
-  source  vendor's errata
-  undo    ethtool -K ib0 tso on
+  value  on -> off
+  why    this HCA is revision a0
+  undo   ethtool -K ib0 tso on
 {tso}
 SAMPLE-OPTION-01/mlx4_core  reboot
   mlx4_core gets the option log_mtts_per_seg=5
-  value   none -> 5
-  why     the policy says so
-  source  modprobe.d(5)
-  undo    take the line out of /etc/modprobe.d/ovirt-rdma.conf
+  value  none -> 5
+  why    the policy says so
+  undo   take the line out of /etc/modprobe.d/ovirt-rdma.conf
 {option}
 refused, and never applied:
 
@@ -43,7 +40,6 @@ SAMPLE-MODE-01/ib1  refused
   refused  mlx5 has no connected mode
   value    datagram -> connected
   why      the policy says so
-  source   Linux drivers/infiniband/hw/mlx5
 
 3 steps on hv1: 1 live (no interruption), 1 link-down (the link is down for a \
 moment), 1 reboot (takes effect at the next boot); 1 refused (policy: no policy is \

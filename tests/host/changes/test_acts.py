@@ -74,7 +74,7 @@ def test_acts_know_their_place_and_keep_it_without_facts_too():
 
 
 def _step(*changes):
-    words = ("sentence", "before", "after", LIVE, "reason", "source", "undo")
+    words = ("sentence", "before", "after", LIVE, "reason", "undo")
     return Step("IPOIB-MTU-01", "ib0", *words, changes)
 
 

@@ -19,7 +19,7 @@ NFS = "nfs: server:/export at /mnt"
 
 def step(name, effect=LIVE, users=(), refused="", changes=()):
     rule, _, subject = name.partition("/")
-    words = ("sentence", "before", "after", effect, "reason", "source", "undo")
+    words = ("sentence", "before", "after", effect, "reason", "undo")
     return Step(rule, subject, *words, tuple(changes), refused, users)
 
 

@@ -54,7 +54,7 @@ def root(tmp_path):
 
 
 def step(name, *changes):
-    words = ("sentence", "before", "after", LIVE, "reason", "source", "undo")
+    words = ("sentence", "before", "after", LIVE, "reason", "undo")
     return Step(name, "ib0", *words, changes)
 
 

@@ -30,7 +30,7 @@ def mtu(after, clamped=False):
 
 
 def step(*changes, rule="IPOIB-MTU-01", subject="ib0", effect=LIVE):
-    words = ("sentence", "before", "after", effect, "reason", "source", "undo")
+    words = ("sentence", "before", "after", effect, "reason", "undo")
     return Step(rule, subject, *words, changes)
 
 

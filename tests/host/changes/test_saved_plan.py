@@ -81,7 +81,7 @@ def test_a_device_that_has_gone(host):
 
 
 def step(changes, name="S-01"):
-    texts = ["a sentence", "a", "b", "live", "why", "source", "undo"]
+    texts = ["a sentence", "a", "b", "live", "why", "undo"]
     return Step(name, "x0", *texts, tuple(changes))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -207,13 +208,18 @@ def _facts(path: Path) -> str:
 # The table
 
 
-def test_each_kind_has_its_sources_and_known_values():
+def test_each_kind_is_on_its_page_with_its_sources_and_values():
     assert set(CHOICES) == {"auto", *KINDS} and len(KINDS) == 7
+    page = (TOP.parent / "docs/servers.md").read_text()
     for kind in KINDS.values():
-        assert kind.documents
-        assert all(address.startswith("http") for address in kind.documents.values())
-        assert {*kind.versions, *kind.client_versions} <= {"3", "4.0", "4.1", "4.2"}
-        assert bool(kind.client) == bool(kind.client_versions)
+        (line,) = re.findall(rf"^- `{kind.name}`, (.*)$", page, re.MULTILINE)
+        assert line.startswith(f"{kind.title}: ") and "](http" in line
+        by_kernel = f"NFS {', '.join(kind.versions)};" if kind.versions else ""
+        by_client = (
+            f"{', '.join(kind.client_versions)} with " if kind.client_versions else ""
+        )
+        assert by_kernel in line.replace(" (", "; (") and by_client in line
+        assert (f"rsize and wsize at most {kind.largest}" in line) == bool(kind.largest)
     assert not KNOWN & OF_VENDORS
     assert set(server_kinds.NEWER) <= KNOWN
 

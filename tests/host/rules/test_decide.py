@@ -105,7 +105,7 @@ def test_no_facts_make_a_rule_stumble(facts, wanted):
         assert finding.sentence and not finding.sentence.endswith(".")
     for step in decision.steps:
         assert step.effect in CLASSES
-        assert step.reason and step.source
+        assert step.reason and step.undo
         assert step.refused or step.changes
 
 

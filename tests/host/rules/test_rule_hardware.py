@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""PCIE-01, PORT-ERRORS-01, LOCALITY-01, and parts of the NFS rules beside the traps."""
+"""PCIE-01, PORT-ERRORS-01, and parts of the NFS rules beside the traps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from support.host.rule_cases import facts, findings, roce_device
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_ETHER,
     Adapter,
-    IrqCpus,
     Netdev,
     PciLink,
     Tuning,
@@ -217,35 +216,6 @@ def test_an_active_port_whose_counters_were_not_read_is_said():
     host = facts(rdma_devices=(DEVICE,), activity=Activity(2.0))
     verdict, words = findings(adapters.PORT_ERRORS, host)["host"]
     assert (verdict, words) == ("SKIP", "no counters of an ACTIVE port were read | ")
-
-
-def test_where_an_adapter_is_and_its_interrupts_go():
-    host = with_adapter(
-        numa_node=1,
-        local_cpus="8-15",
-        interrupts=(IrqCpus("8", 6), IrqCpus("0-1", 2)),
-        tuning=Tuning(2, ("performance", "powersave")),
-    )
-    assert findings(adapters.LOCALITY, host)[ADDRESS] == (
-        "PASS",
-        "NUMA node 1 of 2 (CPUs 8-15); 8 interrupts on 2 sets of CPUs; 2 of them on "
-        "CPUs of other nodes; governor performance and powersave | ",
-    )
-
-
-@pytest.mark.parametrize(
-    "text, cpus",
-    [
-        ("0-3,8", {0, 1, 2, 3, 8}),
-        ("7", {7}),
-        ("3-1", set()),
-        ("", set()),
-        ("x,2", {2}),
-        ("0-9999999999", set()),
-    ],
-)
-def test_lists_of_cpus(text, cpus):
-    assert adapters.cpus_of(text) == cpus
 
 
 MOUNT = NfsMount("nas:/a", "/mnt/a", "nfs4", "rw", version="4.2", protocol="rdma")

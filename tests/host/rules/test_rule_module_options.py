@@ -108,7 +108,6 @@ def test_other_value_in_another_file_is_refused():
     found = steps(module_rules.OPTIONS, host, VFS)
     assert list(found) == ["mlx4_core.num_vfs"]
     step = found["mlx4_core.num_vfs"]
-    assert step.refused.id == "module-option-set-elsewhere"
     assert step.refused == "/etc/modprobe.d/site.conf:3 sets num_vfs=4"
     assert step.changes == ()
     verdict, text = findings(module_rules.OPTIONS, host, VFS)["mlx4_core.num_vfs"]

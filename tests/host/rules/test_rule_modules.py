@@ -249,10 +249,10 @@ def test_what_another_file_loads_gets_no_line():
 @pytest.mark.parametrize(
     ("modules_", "words"),
     [
-        ({"available": ("rpcrdma",)}, ("module-missing", "nvme_rdma")),
+        ({"available": ("rpcrdma",)}, "this kernel has no nvme_rdma"),
         (
             {**AVAILABLE, "modprobe_lines": (modprobe("blacklist nvme-rdma"),)},
-            ("module-blocked", "/etc/modprobe.d/site.conf:3"),
+            "/etc/modprobe.d/site.conf:3 prevents it",
         ),
     ],
 )
@@ -260,8 +260,7 @@ def test_module_that_cannot_be_loaded_is_refused(modules_, words):
     host = facts(modules=modules_)
     found = steps(modules.WANTED, host, NVME)
     assert list(found) == ["nvme_rdma"]
-    assert found["nvme_rdma"].refused.id == words[0]
-    assert words[1] in found["nvme_rdma"].refused
+    assert words in found["nvme_rdma"].refused
     assert found["nvme_rdma"].changes == ()
     assert findings(modules.WANTED, host, NVME)["nvme_rdma"][0] == "FAIL"
 

@@ -333,7 +333,6 @@ def test_every_rule_says_something_about_any_host(host, policy):
             assert one.effect in CLASSES
             assert bool(one.changes) != bool(one.refused)
             assert one.reason
-            assert one.source
             assert one.undo
     ids = [one.id for one in found if isinstance(one, Step)]
     assert len(set(ids)) == len(ids)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""STACK-01 and KERNEL-01: the origin of modules, and the kernel's configuration."""
+"""STACK-01: the origin of modules."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ from support.host.rule_cases import (
     facts,
     files,
     findings,
-    host_policy,
-    ib_device,
-    interface_rule,
-    roce_device,
 )
 
-from ovirt_rdma.host.facts.model import KernelOption, RdmaStack
+from ovirt_rdma.host.facts.model import RdmaStack
 from ovirt_rdma.host.rules import adapters
 
 IN = "kernel/drivers/infiniband/core/{}.ko.xz"
@@ -97,86 +93,3 @@ def test_single_drivers_from_elsewhere_are_named():
 def test_missing_rpcrdma_is_told_how_to_get():
     host = facts(modules={"files": files(**_base(OUT)), "available": ()})
     assert "--with-nfsrdma" in findings(adapters.STACK, host)["host"][1]
-
-
-def _config(**values):
-    return {"kernel_config": tuple(KernelOption(n, v) for n, v in values.items())}
-
-
-ALL = {
-    "INFINIBAND": "m",
-    "INFINIBAND_USER_ACCESS": "m",
-    "SUNRPC_XPRT_RDMA": "m",
-    "INFINIBAND_IPOIB": "m",
-    "INFINIBAND_IPOIB_CM": "y",
-}
-CONNECTED = host_policy(interfaces=(interface_rule(transport_mode="connected"),))
-
-
-@pytest.mark.parametrize(
-    ("device", "config", "policy", "expected"),
-    [
-        (ib_device(), ALL, None, {"host": "PASS"}),
-        (
-            ib_device(),
-            {**ALL, "INFINIBAND_IPOIB": "n"},
-            None,
-            {"INFINIBAND_IPOIB": "FAIL"},
-        ),
-        (
-            ib_device(),
-            {**ALL, "INFINIBAND_IPOIB_CM": "n"},
-            None,
-            {"INFINIBAND_IPOIB_CM": "WARN"},
-        ),
-        (
-            ib_device(),
-            {**ALL, "INFINIBAND_IPOIB_CM": "n"},
-            CONNECTED,
-            {"INFINIBAND_IPOIB_CM": "FAIL"},
-        ),
-        (roce_device(), {**ALL, "INFINIBAND_IPOIB": "n"}, None, {"host": "PASS"}),
-        (
-            roce_device(),
-            {**ALL, "SUNRPC_XPRT_RDMA": "n"},
-            None,
-            {"SUNRPC_XPRT_RDMA": "WARN"},
-        ),
-        (
-            roce_device(),
-            {**ALL, "SUNRPC_XPRT_RDMA": "n"},
-            REQUIRE_RDMA,
-            {"SUNRPC_XPRT_RDMA": "FAIL"},
-        ),
-        (None, {}, None, {"host": "SKIP"}),
-        (
-            None,
-            {},
-            REQUIRE_RDMA,
-            {
-                "INFINIBAND": "FAIL",
-                "SUNRPC_XPRT_RDMA": "FAIL",
-                "INFINIBAND_USER_ACCESS": "WARN",
-            },
-        ),
-    ],
-)
-def test_kernel(device, config, policy, expected):
-    host = facts(rdma_devices=(device,) if device else (), software=_config(**config))
-    found = findings(adapters.CONFIGURATION, host, policy)
-    assert {subject: verdict for subject, (verdict, _) in found.items()} == expected
-
-
-def test_module_from_elsewhere_is_as_good():
-    host = facts(
-        rdma_devices=(roce_device(),),
-        software=_config(**{**ALL, "SUNRPC_XPRT_RDMA": "n"}),
-        modules={"available": ("rpcrdma",)},
-    )
-    assert findings(adapters.CONFIGURATION, host)["host"][0] == "PASS"
-
-
-def test_no_configuration():
-    found = findings(adapters.CONFIGURATION, facts(rdma_devices=(ib_device(),)))["host"]
-    assert found[0] == "SKIP"
-    assert "/proc/config.gz" in found[1]

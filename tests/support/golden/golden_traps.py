@@ -180,10 +180,6 @@ def _just_enough(host: FakeRoot) -> None:
     pcie(host, CARD_FOLDER, "16.0 GT/s PCIe", 8, "16.0 GT/s PCIe", 16)
 
 
-def _without_package(host: FakeRoot) -> None:
-    host.modules(loaded=("ib_uverbs", "mlx5_core", "mlx5_ib", "nfs"))
-
-
 _AGAIN = {"READ": "3000 4200 900 600000 1073741824 900 6000 7200 0"}
 
 TRAPS = {
@@ -234,22 +230,10 @@ TRAPS = {
         fires={"rsize": 65536, "read_bytes": 100 << 20},
         options="rsize=1048576",
     ),
-    "FIREWALL-01": Trap(
-        "NFS 3 with locks also needs TCP ports",
-        fires={"version": "3"},
-        sound={"version": "3", "options": "soft,nolock"},
-        verdict="SKIP",
-    ),
     "NFS-LOCALIO-01": Trap(
         "68719476736 bytes were read with 3000 requests",
         fires={"read_bytes": 64 << 30},
         sound={"read_bytes": 3000 << 20},  # each as large as possible
-    ),
-    "KERNEL-02": Trap(
-        "built with rpcrdma, and the package that has it is not installed | dnf "
-        "install kernel-modules-6.12.0-55.9.1.el10_0.x86_64",
-        and_fires=_without_package,
-        verdict="FAIL",
     ),
     "PCIE-01": Trap(
         "(8 GT/s x8) carries 63015 Mb/s, less than its port (100000 Mb/s) | the card "

@@ -34,7 +34,6 @@ MODE = Step(
     effect=LINK_DOWN,
     reason="the policy's interface 'storage' says transport_mode: connected, and the "
     "driver allows it",
-    source="Linux drivers/infiniband/ulp/ipoib/ipoib_main.c",
     undo="set infiniband.transport-mode of the profile back to datagram",
     changes=(
         Change(PROFILE, "5f1a", "datagram", "connected", "infiniband.transport-mode"),
@@ -51,7 +50,6 @@ TSO = Step(
     after="off",
     effect=LIVE,
     reason="this HCA is revision a0",
-    source="vendor's errata",
     undo="ethtool -K ib0 tso on",
     changes=(Change(OFFLOAD, "ib0", "on", "off", "tx-tcp-segmentation"),),
 )
@@ -63,7 +61,6 @@ OPTION = Step(
     after="5",
     effect=REBOOT,
     reason="the policy says so",
-    source="modprobe.d(5)",
     undo="take the line out of /etc/modprobe.d/ovirt-rdma.conf",
     changes=(
         Change(
@@ -82,7 +79,6 @@ REFUSED = Step(
     after="connected",
     effect=LINK_DOWN,
     reason="the policy says so",
-    source="Linux drivers/infiniband/hw/mlx5",
     undo="nothing to undo",
     refused="mlx5 has no connected mode",
 )

@@ -118,7 +118,7 @@ def test_a_hook_is_such_a_host_by_itself(host):
     change = Change(PROFILE, host.uuid, "datagram", "connected", MODE)
     step = Step(
         *("IPOIB-MODE-01", "ib0", "", "datagram", "connected"),
-        *(LINK_DOWN, "", "", ""),
+        *(LINK_DOWN, "", ""),
         changes=(change,),
     )
     hook = HookRun(host.path, "before_network_setup", lambda _: None, host.run)

@@ -87,7 +87,7 @@ SLOTS = "sunrpc.rdma_slot_table_entries"
 CHANGE = Change("sysctl", SLOTS, "128", "256")
 STEP = Step(
     *("NFSRDMA-09", "sunrpc", "allow more requests", "128", "256", LIVE),
-    *("more at a time", "net/sunrpc/xprtrdma", "the number is set back"),
+    *("more at a time", "the number is set back"),
     changes=(CHANGE,),
 )
 

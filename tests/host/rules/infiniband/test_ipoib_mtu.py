@@ -164,7 +164,6 @@ def test_more_than_is_possible_is_refused_and_fails(facts, mtu, limits):
     refused = steps(facts, wanted)[f"{ID}/ib0"].refused
     assert text.startswith("FAIL ")
     assert f"the policy's {mtu} is not possible: {refused}" in text
-    assert refused.id == "mtu-above-limit"
     assert [limit for limit in limits if limit not in refused] == []
     assert ("accept more" in refused) == (len(limits) == 3)
 
@@ -210,7 +209,7 @@ def test_enhanced_ipoib_loses_its_carrier_with_the_mtu():
 def test_without_ibv_devinfo_auto_does_not_guess():
     facts = host(netdev(mtu=1500), ports=(port(max_mtu=None, active_mtu=None),))
     text = finding(facts, policy(mtu="auto"), ID)
-    assert text.startswith("SKIP ib0 has MTU 1500; the largest MTU of mlx4_0/1")
+    assert text.startswith("SKIP ib0 has MTU 1500; the largest of mlx4_0/1")
     assert "libibverbs-utils" in text
 
 
@@ -394,7 +393,6 @@ def test_a_port_mtu_that_cannot_be_set_is_refused(facts, why):
     assert why in text
     step = steps(facts, rule)[f"{BUFFERS}/mlx4_0/1"]
     assert why in step.refused
-    assert step.refused.id == "port-mtu-not-settable"
     assert step.changes == ()
 
 

@@ -118,7 +118,7 @@ def test_children_that_nobody_named_are_left_alone():
 @pytest.mark.parametrize(
     ("name", "profiles", "subject", "refused"),
     [
-        ("ibp129s0f0d1", (), "ibp129s0f0.8001", "parent-name-too-long"),
+        ("ibp129s0f0d1", (), "ibp129s0f0.8001", "NetworkManager expects another name"),
         ("ibp129s0f0d1", None, "ibp129s0f0.8001", ""),
         ("ibp129s0f0", (), "ibp129s0f0.8001", ""),
     ],
@@ -127,14 +127,13 @@ def test_the_kernel_cuts_the_parents_name(name, profiles, subject, refused):
     facts = host(netdev(name), ports=IN_TWO, profiles=profiles)
     plan = steps(facts, policy(pkey_children=("0x8001",)))
     step = plan[f"{ID}/{subject}"]
-    assert getattr(step.refused, "id", "") == refused
+    assert bool(step.refused) == bool(refused) and refused in step.refused
 
 
 def test_a_child_in_its_parents_partition_is_refused():
     facts = host(netdev(pkey="0x8001"), ports=IN_TWO)
     step = steps(facts, policy(pkey_children=("0x8001",)))[f"{ID}/ib0.8001"]
-    assert step.refused.id == "partition-of-parent"
-    assert step.refused.startswith("ib0 ")
+    assert step.refused == "ib0 itself is in that partition"
 
 
 def test_a_port_without_ipoib_can_have_no_children():
@@ -150,8 +149,7 @@ def test_odd_p_keys_from_the_kernel_are_no_reason_to_stop(pkey):
         netdev(), child(pkey=pkey), ports=(port(pkeys=("0x8001", "what", "")),)
     )
     (step,) = steps(facts, policy(pkey_children=("0x8001",))).values()
-    assert step.refused.id == "netdev-name-taken"
-    assert "ib0.8001" in step.refused
+    assert step.refused == "another netdev ib0.8001 exists, or will exist"
 
 
 def test_two_parents_whose_children_would_have_one_name():

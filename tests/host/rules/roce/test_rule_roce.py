@@ -239,7 +239,6 @@ def test_mtu_is_not_lowered_below_that_of_a_vlan():
         network_manager=_profile(),
     )
     step = steps(roce.MTU, host, host_policy(interfaces=(rule,)))["ens1"]
-    assert step.refused.id == "mtu-below-vlan"
     assert step.refused.startswith("ens1.7 above it has MTU 9000")
     assert step.changes == ()
 
@@ -272,22 +271,25 @@ def test_auto_leaves_the_ethernet_mtu():
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
-        ({"network_manager": None}, "network-manager-not-running"),
-        ({"network_manager": NetworkManager(False)}, "network-manager-not-running"),
-        ({"network_manager": NetworkManager(True)}, "profile-missing"),
+        ({"network_manager": None}, "NetworkManager is not running"),
+        ({"network_manager": NetworkManager(False)}, "NetworkManager is not running"),
+        (
+            {"network_manager": NetworkManager(True)},
+            "no NetworkManager profile is active on ens1",
+        ),
         (
             {
                 "network_manager": NetworkManager(
                     True, profiles=(Profile("ens1", "u", "802-3-ethernet", "ens1"),)
                 )
             },
-            "profile-in-memory-only",
+            "in NetworkManager's memory only",
         ),
     ],
 )
 def test_mtu_without_a_profile_is_refused(parts, words):
     step = _policy_step(ethernet(mtu=1500), **parts)["ens1"]
-    assert step.refused.id == words
+    assert words in step.refused
     assert step.changes == ()
 
 
@@ -298,8 +300,7 @@ def test_mtu_of_a_port_of_a_bond_is_refused():
         network_manager=_profile(),
     )
     refused = steps(roce.MTU, host, JUMBO)["ens1"].refused
-    assert refused.id == "mtu-of-bond"
-    assert refused.startswith("bond0 ")
+    assert refused == "bond0 sets the MTU of its ports: set it there"
 
 
 def _outcomes(host, policy):
