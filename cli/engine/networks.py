@@ -211,8 +211,6 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
     hosts: tuple[str, ...]
     nic_match: Optional[str]
     pkey: Optional[str]
-    migration: bool
-    required_later: bool
     link_layer: str
     vlan: Optional[int]
 
@@ -255,15 +253,6 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
             parser,
             default="; default: all IPoIB netdevs but P_Key children, or RoCE ports",
         )
-        parser.add_argument(
-            "--migration", action="store_true", help="give it the migration role"
-        )
-        parser.add_argument(
-            "--required-later",
-            action="store_true",
-            help="make it required in each cluster whose hosts all have it; run the "
-            "command again with this option after network attach",
-        )
         add_change_options(parser)
         add_host_access(parser)
 
@@ -276,8 +265,6 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
             self.clusters or (),
             self.hosts,
             nic_match(self.nic_match, self.pkey),
-            self.migration,
-            self.required_later,
             self.link_layer == ETHERNET,
             self.vlan,
         )
@@ -388,9 +375,6 @@ def create_lines(plan: NetworkPlan) -> list[str]:
     if plan.join:
         names = ", ".join(cluster.name for cluster in plan.join)
         lines.append(f"in {names}, not required")
-    if plan.require:
-        names = ", ".join(cluster.name for cluster in plan.require)
-        lines.append(f"required in {names} from now on")
     return lines
 
 
@@ -402,7 +386,6 @@ def planned_network(plan: NetworkPlan) -> dict[str, object]:
         "vlan": plan.vlan,
         "because": plan.because,
         "clusters": [cluster.name for cluster in plan.join],
-        "required": [cluster.name for cluster in plan.require],
         "warnings": list(plan.warnings),
     }
 

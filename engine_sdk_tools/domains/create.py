@@ -24,7 +24,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.api.request import (
     BROKEN,
@@ -41,8 +41,14 @@ from ovirt_rdma.engine_sdk_tools.api.session import Session, events_since, newes
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainPlan
 from ovirt_rdma.engine_sdk_tools.domains.transport import no_report, transports_in_use
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, reports_of
-from ovirt_rdma.engine_sdk_tools.job import Undo, after_lost, undo
-from ovirt_rdma.engine_sdk_tools.model import Domain, Host, listed, status_words
+from ovirt_rdma.engine_sdk_tools.job import Undo, made, undo
+from ovirt_rdma.engine_sdk_tools.model import (
+    Domain,
+    Host,
+    StorageConnection,
+    listed,
+    status_words,
+)
 from ovirt_rdma.engine_sdk_tools.reader import connection_of
 from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.export import nfs_check
@@ -414,10 +420,18 @@ class _Run:
             return
         row = plan.row.id
         if not row:
-            row = self._made(plan.connecting(), lambda: _row_like(self.session, plan))
+            row = made(
+                self.session,
+                plan.connecting(),
+                self._listener,
+                lambda connection: _is_row(connection, plan.row),
+            )
             self.made_connection = row
-        self.domain = self._made(
-            plan.adding(row), lambda: _domain_named(self.session, plan.name)
+        self.domain = made(
+            self.session,
+            plan.adding(row),
+            self._listener,
+            lambda domain: domain.name == plan.name,
         )
         self.made_domain = True
 
@@ -473,16 +487,6 @@ class _Run:
             now.problem = "; ".join(mounted.failed)
         return mounted
 
-    def _made(self, call: Call, look: Callable[[], str]) -> str:
-        """Perform ``call``; return the id of the new object, which ``look`` finds if
-        the answer was lost.
-        """
-        with step(self._listener, call.doing, call.subject):
-            try:
-                return str(self.session.perform(call).id)
-            except LostAnswer as lost:
-                return after_lost(lost, look)
-
     def _attached(self) -> bool:
         """Attach the domain; return whether the engine has answered. If so, it has
         tried to activate the domain too.
@@ -500,21 +504,10 @@ class _Run:
         return True
 
 
-def _row_like(session: Session, plan: DomainPlan) -> str:
-    """Return the id of the connection that equals the plan's, "" if there is none."""
-    read = Read("storageconnections", "reading the storage connections")
-    for connection in session.read(read):
-        row = connection_of(connection)
-        if row is not None and row == replace(plan.row, id=row.id):
-            return row.id
-    return ""
-
-
-def _domain_named(session: Session, name: str) -> str:
-    for domain in session.read(Read("storagedomains", "reading the storage domains")):
-        if domain.name == name:
-            return str(domain.id)
-    return ""
+def _is_row(connection: Any, wanted: StorageConnection) -> bool:
+    """Whether ``connection``, of the SDK, is ``wanted`` but for its id."""
+    row = connection_of(connection)
+    return row is not None and row == replace(wanted, id=row.id)
 
 
 def _with_events(events: MountEvents, error: Problem, plan: DomainPlan) -> Problem:

@@ -50,7 +50,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     network_named,
     status_words,
 )
-from ovirt_rdma.engine_sdk_tools.networks.create import DEFAULT_MTU, MANAGEMENT
+from ovirt_rdma.engine_sdk_tools.networks.create import DEFAULT_MTU
 from ovirt_rdma.engine_sdk_tools.networks.nics import (
     Address,
     Chosen,
@@ -330,7 +330,7 @@ def _carries(plan: AttachPlan, row: HostAttach, nic: Nic) -> Iterator[Sentence]:
             u for r in other.clusters if r.cluster == host.cluster for u in r.usages
         }
         mtus = [one.mtu or DEFAULT_MTU for one in (other, network)]
-        if MANAGEMENT in usages:
+        if "management" in usages:
             yield Sentence(
                 "nic-has-management-network",
                 f"{on} has the management network {other.name}, which is never "

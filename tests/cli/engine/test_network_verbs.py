@@ -154,17 +154,6 @@ def test_attach_with_wrong_words(run, double, network, words, code, sentence):
     assert double.changes() == []
 
 
-def test_required_later(run, double, network):
-    first = run(*CREATE, "--required-later", "--assume-yes")
-    assert "to host01, host02, host03" in first.err
-    run(*ATTACH, *SPAN, "--assume-yes")
-
-    result = run(*CREATE, "--required-later", "--assume-yes")
-
-    assert "Required in cl1 from now on." in result.out
-    assert double.world.cluster("cl1").networks[network.id].required
-
-
 BY_KIND = ("network", "attach", "storage", "--hosts", "*", *SPAN)
 
 

@@ -519,18 +519,6 @@ def test_facts_take_the_warning_away(session, door):
     assert planned(session, door).warnings == ()
 
 
-def test_required_later(session, double):
-    attached(session)
-    engine = read_engine(session, networks=True, nics=True, attachments=True)
-    wanted = NetworkRequest("storage", "dc1", 2044, required=True)
-
-    create_network(session, plan_network_create(engine, {}, wanted), Listener())
-
-    rows = double.world.cluster("cl1").networks
-    assert rows[double.world.network("storage").id].required
-    assert {h.status for h in double.world.hosts.values()} == {"up"}
-
-
 def test_connected_mode_that_the_adapter_has_not(session, double, door):
     double.world.options[USER_PROPERTIES, "4.7"] = OPTION
     plan_asks = {"ipoib_mode": "connected"}
