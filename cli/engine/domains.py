@@ -35,12 +35,12 @@ from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import AllowNone, Context, Parser, add_allow_none
 from ovirt_rdma.engine_sdk_tools.domains.create import (
     DomainMade,
-    ProvenHost,
     unverified_sentence,
 )
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainPlan, DomainRequest
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
     DomainRow,
+    InUse,
     domain_rows,
     file_domains,
 )
@@ -156,7 +156,16 @@ def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
             "dry_run": False,
             "id": made.id,
             "made": made.made,
-            "hosts": [asdict(host) for host in made.hosts],
+            "hosts": [
+                {
+                    "host": host.host,
+                    "transport": host.transport,
+                    "mounted": host.mounted,
+                    "sentence": host.cell.sentence,
+                    "fix": host.cell.fix,
+                }
+                for host in made.hosts
+            ],
             "not_verified": list(made.not_verified),
             "problems": [unknown] if unknown else [],
         }
@@ -169,19 +178,19 @@ def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
     addresses = {host.name: host.address for host in plan.hosts}
     # Each sentence once: most of fifty hosts have the same.
     grouped = group_by_sentence(
-        OnHost(host.host, addresses.get(host.host, ""), host.sentence)
+        OnHost(host.host, addresses.get(host.host, ""), host.cell.sentence)
         for host in made.hosts
-        if host.sentence
+        if host.cell.sentence
     )
     for sentence in grouped:
         output.text(sentence.line)
     if unknown:
         output.text(f"{unknown[0].upper()}{unknown[1:]}.")
-    output.fix(next((h.fix for h in made.hosts if h.fix), ""))
+    output.fix(next((h.cell.fix for h in made.hosts if h.cell.fix), ""))
     output.next(f"ovirt-rdma domain verify {plan.name}")
 
 
-def _transport(host: ProvenHost) -> str:
+def _transport(host: InUse) -> str:
     if host.mounted is None:
         return "not verified"
     return host.transport or ("unproven" if host.mounted else "not mounted")

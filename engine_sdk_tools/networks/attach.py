@@ -21,7 +21,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Optional
 
@@ -110,9 +110,8 @@ class HostAttach:
     """The plan for one host: ``act`` is one of the constants above, ``why`` names the
     differences.
 
-    ``before`` is its attachment now, ``before_nic`` the NIC with that attachment.
-    ``properties`` are all custom properties after the change. ``mtu_unknown``: nobody
-    knows the largest MTU there.
+    ``before`` is its attachment now, ``properties`` are all custom properties after the
+    change. ``mtu_unknown``: nobody knows the largest MTU there.
     """
 
     host: Host
@@ -120,7 +119,6 @@ class HostAttach:
     address: Address
     act: str = ATTACH
     before: Optional[Attachment] = None
-    before_nic: Optional[str] = None
     properties: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
     mtu_unknown: bool = False
@@ -132,20 +130,24 @@ class HostAttach:
         now = attachment_of(host, network)
         if now is None:
             return ["it does not have the network"]
-        wrong = []
-        on, address = _nic_name(host, now) or "no NIC", str(self.address)
-        if on != self.chosen.target:
-            wrong.append(f"it is on {on}, not on {self.chosen.target}")
-        if now.addresses != (address,):
-            has = ", ".join(now.addresses) or "no static address"
-            wrong.append(f"it has {has}, not {address}")
-        if dict(now.properties) != dict(self.properties):
-            has, wanted = (
-                ", ".join(f"{n}={v}" for n, v in dict(properties).items()) or "none"
-                for properties in (now.properties, self.properties)
-            )
-            wrong.append(f"its custom properties are {has}, not {wanted}")
-        return wrong
+        compared = (
+            ("it is on", _nic_name(host, now) or "no NIC", self.chosen.target),
+            ("it has", ", ".join(now.addresses) or "no static address", self.address),
+            (
+                "its custom properties are",
+                _words(now.properties),
+                _words(self.properties.items()),
+            ),
+        )
+        return [
+            f"{what} {has}, not {wanted}"
+            for what, has, wanted in compared
+            if has != str(wanted)
+        ]
+
+
+def _words(properties: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{n}={v}" for n, v in sorted(properties)) or "none"
 
 
 def attachment_of(host: Host, network: str) -> Optional[Attachment]:
@@ -178,12 +180,15 @@ _BOND_OPTIONS = {"mode": "1", "miimon": "100"}
 
 def _attachment(
     network: Network,
-    nic: str,
-    addresses: Sequence[Address],
+    nic: Optional[str],
+    addresses: Iterable[Address],
     properties: Mapping[str, str],
+    now: Optional[Attachment],
 ) -> Any:
+    """Return the SDK's attachment; one that the host has ``now`` is changed."""
     versions = {4: types.IpVersion.V4, 6: types.IpVersion.V6}
     attachment = types.NetworkAttachment(
+        id=now.id if now else None,
         network=types.Network(id=network.id),
         host_nic=types.HostNic(name=nic),
         ip_address_assignments=[
@@ -198,7 +203,8 @@ def _attachment(
             for address in addresses
         ],
     )
-    if properties:
+    # An empty list removes those that it has.
+    if properties or (now and now.properties):
         attachment.properties = [
             types.Property(name=n, value=v) for n, v in properties.items()
         ]
@@ -262,8 +268,8 @@ def host_refusals(plan: AttachPlan, row: HostAttach) -> Iterator[Sentence]:
     if host.status not in STATUSES:
         yield Sentence(
             "host-status",
-            f"{host.name} is {status_words(host.status)}; networks can be set up "
-            "on hosts that are up, in maintenance or non-operational",
+            f"it is {status_words(host.status)}; networks can be set up on hosts that "
+            "are up, in maintenance or non-operational",
         )
     nics = row_nics(row)
     infiniband = ", ".join(nic.name for nic in nics if nic.infiniband)
@@ -273,24 +279,22 @@ def host_refusals(plan: AttachPlan, row: HostAttach) -> Iterator[Sentence]:
         kind += "" if network.vlan is None else f" --vlan {network.vlan}"
         yield Sentence(
             "network-not-in-cluster",
-            f"{host.name}: {network.name} is not in its cluster; 'ovirt-rdma network "
-            f"create {name} --datacenter {where}{kind} --mtu "
-            f"{network.mtu or DEFAULT_MTU}' adds it",
+            f"{network.name} is not in its cluster; 'ovirt-rdma network create {name} "
+            f"--datacenter {where}{kind} --mtu {network.mtu or DEFAULT_MTU}' adds it",
         )
     if infiniband and network.vm:
         yield Sentence(
             "vm-network-on-infiniband",
-            f"{host.name}: {network.name} is a VM network, which needs a bridge, and "
-            f"{infiniband} is InfiniBand, which cannot be a bridge port: clear 'VM "
-            f"network' of {network.name}, or make another network with network create",
+            f"{network.name} is a VM network, which needs a bridge, and {infiniband} "
+            f"is InfiniBand, which cannot be a bridge port: clear 'VM network' of "
+            f"{network.name}, or make another network with network create",
         )
     if infiniband and network.vlan is not None:
         yield Sentence(
             "vlan-on-infiniband",
-            f"{host.name}: {network.name} has the VLAN tag {network.vlan}, and "
-            f"{infiniband} is InfiniBand, which has no VLANs: use an Ethernet NIC, or "
-            "a network without a tag and the P_Key child of its partition (--pkey "
-            f"vlan={network.vlan})",
+            f"{network.name} has the VLAN tag {network.vlan}, and {infiniband} is "
+            "InfiniBand, which has no VLANs: use an Ethernet NIC, or a network without "
+            f"a tag and the P_Key child of its partition (--pkey vlan={network.vlan})",
         )
     for nic in nics:
         yield from _carries(plan, row, nic)
@@ -298,15 +302,15 @@ def host_refusals(plan: AttachPlan, row: HostAttach) -> Iterator[Sentence]:
     if len(set(ports)) > 1:
         yield Sentence(
             "bond-mixes-link-layers",
-            f"{host.name}: {infiniband} is InfiniBand and other ports of "
-            f"{chosen.target} are not; a bond cannot have both",
+            f"{infiniband} is InfiniBand and other ports of {chosen.target} are not; a "
+            "bond cannot have both",
         )
     for bond in nics if any(ports) else ():
         if bond.name == chosen.target and bond.bond_mode not in ACTIVE_BACKUP:
             yield Sentence(
                 "bond-mode",
-                f"{host.name}: {bond.name} is in bonding mode {bond.bond_mode or '?'}; "
-                "InfiniBand supports only the mode active-backup (1)",
+                f"{bond.name} is in bonding mode {bond.bond_mode or '?'}; InfiniBand "
+                "supports only the mode active-backup (1)",
             )
 
 
@@ -319,7 +323,6 @@ def row_nics(row: HostAttach) -> list[Nic]:
 def _carries(plan: AttachPlan, row: HostAttach, nic: Nic) -> Iterator[Sentence]:
     """Refuse what conflicts with the networks and bonds that ``nic`` already has."""
     host, network, target = row.host, plan.network, row.chosen.target
-    on = f"{host.name}: {nic.name}"
     by_id = {network.id: network for network in plan.networks}
     attached = {a.network for a in host.attachments or () if a.nic == nic.id}
     attached |= {nic.network} if nic.network else set()
@@ -330,32 +333,31 @@ def _carries(plan: AttachPlan, row: HostAttach, nic: Nic) -> Iterator[Sentence]:
             u for r in other.clusters if r.cluster == host.cluster for u in r.usages
         }
         mtus = [one.mtu or DEFAULT_MTU for one in (other, network)]
+        has = f"{nic.name} has the network {other.name}"
         if "management" in usages:
             yield Sentence(
                 "nic-has-management-network",
-                f"{on} has the management network {other.name}, which is never "
-                "changed: choose another NIC",
+                f"{has}, the management network, which is never changed: choose "
+                "another NIC",
             )
         elif is_port:
             yield Sentence(
                 "bond-port-has-network",
-                f"{on} has the network {other.name} and cannot become a port of a "
-                f"bond: remove {other.name} from it first",
+                f"{has} and cannot become a port of a bond: remove {other.name} from "
+                "it first",
             )
         elif network.vlan is None and other.vlan is None:
             yield Sentence(
                 "nic-has-network",
-                f"{on} already has the network {other.name}; a NIC has at most one "
-                "network without a VLAN tag",
+                f"{has}; a NIC has at most one network without a VLAN tag",
             )
         elif None in (network.vlan, other.vlan) and len(set(mtus)) > 1 and id in by_id:
             # NetworkMtuValidator.java of ovirt-engine.
             yield Sentence(
                 "nic-mtu-differs",
-                f"{on} has the network {other.name} with MTU {mtus[0]}, and "
-                f"{network.name} has {mtus[1]}; where one on a NIC has no VLAN tag, "
-                "the engine requires the same MTU of all: change one, or take another "
-                "NIC",
+                f"{has} with MTU {mtus[0]}, and {network.name} has {mtus[1]}; where "
+                "one on a NIC has no VLAN tag, the engine requires the same MTU of "
+                "all: change one, or take another NIC",
             )
     for other_nic in host.nics or ():
         # UnmanagedNetworkValidator.java; it checks the NIC and the VLANs on it.
@@ -363,22 +365,21 @@ def _carries(plan: AttachPlan, row: HostAttach, nic: Nic) -> Iterator[Sentence]:
         if name and nic.name in (other_nic.name, other_nic.vlan_of):
             yield Sentence(
                 "nic-has-unmanaged-network",
-                f"{on} has the network {name}, which is not in the host's cluster, so "
-                f"the engine attaches no other: add {name} to the cluster, or remove "
-                "it from the host (webadmin: Setup Host Networks)",
+                f"{nic.name} has the network {name}, which is not in the host's "
+                f"cluster, so the engine attaches no other: add {name} to the cluster, "
+                "or remove it from the host (webadmin: Setup Host Networks)",
             )
         if nic.name in other_nic.bond_ports and other_nic.name != target:
             yield Sentence(
                 "nic-is-bond-port",
-                f"{on} is a port of {other_nic.name}: give the name of the bond, or of "
-                "another NIC",
+                f"{nic.name} is a port of {other_nic.name}: give the name of the bond, "
+                "or of another NIC",
             )
 
 
 def mtu_refusals(plan: AttachPlan, row: HostAttach) -> tuple[list[Sentence], bool]:
     """Return the refusals because of the MTU, and whether the limit is unknown."""
-    host, network = row.host, plan.network
-    report = plan.reports.get(host.name)
+    network, report = plan.network, plan.reports.get(row.host.name)
     infiniband = {nic.name for nic in row_nics(row) if nic.infiniband}
     if report is None or report.facts is None:
         return [], bool(infiniband)
@@ -387,20 +388,19 @@ def mtu_refusals(plan: AttachPlan, row: HostAttach) -> tuple[list[Sentence], boo
     refusals, unknown = [], False
     for name in row.chosen.ports or (row.chosen.target,):
         limit = limits.get(name)
-        id = ""
-        if limit is None and name in infiniband:
-            id, why = "netdev-missing", "is no IPoIB netdev in the host's facts"
-        elif limit and limit.no_mode:
-            id = "connected-mode-unsupported"
-            why = f"does not support connected mode: {limit.no_mode}"
-        elif limit and limit.mtu is None:
+        if limit is None:
+            if name in infiniband:
+                why = f"{name} is no IPoIB netdev in the host's facts"
+                refusals.append(Sentence("netdev-missing", why))
+        elif limit.no_mode:
+            why = f"{name} does not support connected mode: {limit.no_mode}"
+            refusals.append(Sentence("connected-mode-unsupported", why))
+        elif limit.mtu is None:
             unknown = True
-        elif limit and limit.mtu and limit.mtu < wanted:
-            id = "mtu-too-large"
-            why = f"can have an MTU of at most {limit.mtu}, and {network.name} has "
-            why += f"{wanted}: {limit.because}"
-        if id:
-            refusals.append(Sentence(id, f"{host.name}: {name} {why}"))
+        elif limit.mtu < wanted:
+            why = f"{name} can have an MTU of at most {limit.mtu}, and {network.name} "
+            why += f"has {wanted}: {limit.because}"
+            refusals.append(Sentence("mtu-too-large", why))
     return refusals, unknown
 
 
@@ -430,8 +430,10 @@ class AttachPlan:
 
     def call(self, row: HostAttach) -> Call:
         """The request to the engine that attaches the network to one host."""
-        chosen, properties = row.chosen, row.properties
-        attachment = _attachment(self.network, chosen.target, [row.address], properties)
+        chosen, before = row.chosen, row.before
+        attachment = _attachment(
+            self.network, chosen.target, [row.address], row.properties, before
+        )
         parameters: dict[str, Any] = {"modified_network_attachments": [attachment]}
         if chosen.new_bond:
             options = [types.Option(name=n, value=v) for n, v in _BOND_OPTIONS.items()]
@@ -440,32 +442,31 @@ class AttachPlan:
             bond = types.HostNic(name=chosen.target, bonding=bonding)
             parameters["modified_bonds"] = [bond]
         doing = f"attaching {self.network.name} to {chosen.target} of {row.host.name}"
-        return self._setup(row.host, doing, parameters, row.before)
+        return self._setup(row.host, doing, parameters, before)
 
     def call_back(self, row: HostAttach, host: Host) -> Optional[Call]:
         """The request that restores what the host of ``row`` had before; None if it has
         that. ``host`` is read after the change.
         """
-        now, before, doing = attachment_of(host, self.network.id), row.before, ""
+        now, before = attachment_of(host, self.network.id), row.before
+        doing = f"removing {self.network.name} from {host.name} again"
         parameters: dict[str, Any] = {}
-        if row.chosen.new_bond and row.chosen.target in {
-            n.name for n in host.nics or ()
-        }:
+        nics = {nic.name for nic in host.nics or ()}
+        if row.chosen.new_bond and row.chosen.target in nics:
             parameters["removed_bonds"] = [types.HostNic(name=row.chosen.target)]
         if before is not None:
-            was = (row.before_nic, before.addresses, before.properties)
+            nic = _nic_name(row.host, before)
+            was = (nic, before.addresses, before.properties)
             if now and (_nic_name(host, now), now.addresses, now.properties) == was:
                 return None
-            addresses = [ipaddress.ip_interface(text) for text in before.addresses]
-            properties = dict(before.properties)
+            addresses = map(ipaddress.ip_interface, before.addresses)
             parameters["modified_network_attachments"] = [
-                _attachment(self.network, row.before_nic or "", addresses, properties)
+                _attachment(self.network, nic, addresses, dict(before.properties), now)
             ]
             doing = f"restoring {self.network.name} on {host.name}"
         elif now is not None:
             gone = types.NetworkAttachment(id=now.id)
             parameters["removed_network_attachments"] = [gone]
-        doing = doing or f"removing {self.network.name} from {host.name} again"
         return self._setup(host, doing, parameters, now) if parameters else None
 
     def _setup(
@@ -475,19 +476,12 @@ class AttachPlan:
         parameters: dict[str, Any],
         now: Optional[Attachment],
     ) -> Call:
-        """Return the call with ``parameters``, of which a modified attachment is that
-        of ``now``. One that is out of sync is synchronised too: the engine refuses to
-        change it otherwise.
+        """Return the call with ``parameters``. An attachment that is out of sync
+        ``now`` is synchronised if it is modified: the engine refuses it otherwise.
         """
-        modified = parameters.get("modified_network_attachments", ())
-        if now is not None and modified:
-            (attachment,) = modified
-            attachment.id = now.id
-            if now.properties and attachment.properties is None:
-                attachment.properties = []
-            if out_of_sync(now):
-                lagging = types.NetworkAttachment(id=now.id)
-                parameters["synchronized_network_attachments"] = [lagging]
+        if now and "modified_network_attachments" in parameters and out_of_sync(now):
+            lagging = types.NetworkAttachment(id=now.id)
+            parameters["synchronized_network_attachments"] = [lagging]
         parameters = {
             **parameters,
             "check_connectivity": True,
@@ -572,17 +566,16 @@ def plan_host(
         chosen,
         address,
         before=before,
-        before_nic=_nic_name(host, before) if before else None,
         properties={**dict(before.properties if before else ()), **request.properties},
     )
     wrong, lagging = row.changes(host, network.id), out_of_sync(before)
-    act = (
-        ATTACH if before is None else CHANGE if wrong else SYNC if lagging else NOTHING
-    )
+    act = CHANGE if wrong else SYNC if lagging else NOTHING
+    act = ATTACH if before is None else act
     too_large, unknown = mtu_refusals(plan, row)
     why = "; ".join([*wrong, *lagging])
     row = replace(row, act=act, why=why, mtu_unknown=unknown)
-    return row, [*host_refusals(plan, row), *too_large]
+    refusals = [*host_refusals(plan, row), *too_large]
+    return row, [sentence.about(host.name) for sentence in refusals]
 
 
 def _other_partitions(

@@ -291,7 +291,7 @@ def test_a_host_that_changed_meanwhile_is_left(session, double):
     result = attach_network(session, plan, Listener(), keep_going=True)
 
     assert [r.outcome for r in result.rows] == ["done", "as before", "done"]
-    assert "host02 is installing" in result.rows[1].sentence
+    assert "host02: it is installing" in result.rows[1].sentence
 
 
 def test_a_bond_of_both_ports(session, double):
