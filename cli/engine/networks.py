@@ -22,15 +22,13 @@ from ovirt_rdma.cli.engine.main import (
     add_nic_match,
     comma_list,
     mtu,
-    name_and_value,
     nic_match,
     vlan_tag,
 )
 from ovirt_rdma.cli.engine.session import Approver, changing, show_calls
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Context, Parser, time_span
+from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.engine_sdk_tools.networks.attach import (
-    CONNECTIVITY_S,
     DONE,
     NOT_BEGUN,
     UNCHANGED,
@@ -76,9 +74,7 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
     pkey: Optional[str]
     addresses: str
     bond: Optional[str]
-    property: list[tuple[str, str]]
     keep_going: bool
-    connectivity_timeout: int
     datacenter: Optional[str]
     batch: int
 
@@ -101,27 +97,9 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
             help="bond the NICs that match, or use their existing bond",
         )
         parser.add_argument(
-            "--property",
-            metavar="NAME=VALUE",
-            action="append",
-            default=[],
-            type=name_and_value,
-            help="a custom property, as ipoib_mode=connected; may be given several "
-            "times",
-        )
-        parser.add_argument(
             "--keep-going",
             action="store_true",
             help="continue with the next hosts if one failed",
-        )
-        parser.add_argument(
-            "--connectivity-timeout",
-            metavar="TIME",
-            # The engine's range for NetworkConnectivityCheckTimeoutInSeconds.
-            type=time_span(1, 120, int),
-            default=CONNECTIVITY_S,
-            help="a host that loses its connection rolls back by itself after "
-            "this time (1 to 120 s); default: 120",
         )
         add_data_center(parser)
         add_batch(parser)
@@ -164,14 +142,6 @@ def _request(args: Attach) -> AttachRequest:
                 "give a file, or a range such as 10.0.0.11-10.0.0.60/24",
             ) from error
         addresses = read_plan_file(text, name)
-    names = [name for name, _ in args.property]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UsageProblem(
-            "property-given-twice",
-            f"--property {twice} is given twice",
-            "omit one of them",
-        )
     return AttachRequest(
         args.name,
         args.hosts,
@@ -180,8 +150,6 @@ def _request(args: Attach) -> AttachRequest:
         name,
         args.datacenter,
         args.bond is not None,
-        dict(args.property),
-        args.connectivity_timeout,
     )
 
 
@@ -328,7 +296,6 @@ def _show_plan(plan: AttachPlan, output: Output) -> None:
                 "address": str(row.address),
                 "act": row.act,
                 "why": row.why,
-                "properties": dict(row.properties),
             }
         )
     if output.for_people:

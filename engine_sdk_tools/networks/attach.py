@@ -12,16 +12,15 @@ IPoIB netdev with a smaller MTU is out of sync although traffic may pass.
 
 The engine and VDSM would refuse most of it too, but only when they process the host,
 and some of it in the middle of a change (HostSetupNetworksValidator of ovirt-engine,
-inter_ifaces_controller.rs of nmstate). Custom properties are declared per cluster level
-with engine-config, which replaces the whole option, and read over the API.
+inter_ifaces_controller.rs of nmstate). The custom properties that an attachment has are
+kept.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Optional
 
@@ -38,7 +37,6 @@ from ovirt_rdma.engine_sdk_tools.api.session import Session, in_parallel
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import (
     Attachment,
-    Cluster,
     Engine,
     Host,
     Network,
@@ -63,7 +61,7 @@ from ovirt_rdma.engine_sdk_tools.networks.nics import (
 )
 from ovirt_rdma.engine_sdk_tools.reader import host_of
 from ovirt_rdma.host.errors import ExitCode, Sentence
-from ovirt_rdma.host.facts.infiniband import ACTIVE_BACKUP, full_member, partition_of
+from ovirt_rdma.host.facts.infiniband import ACTIVE_BACKUP
 
 # The actions on a host.
 ATTACH = "attach"
@@ -75,12 +73,6 @@ NOTHING = "nothing"
 CONNECTIVITY_S = 120
 # HostValidator.java: the statuses in which networks can be set up.
 STATUSES = ("maintenance", "up", "non_operational")
-# Our own property: VDSM passes it to the hook before_network_setup.
-IPOIB_MODE = "ipoib_mode"
-OPTION = "UserDefinedNetworkCustomProperties"
-
-# The custom properties of a cluster level: a regular expression by name.
-Declared = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -89,9 +81,7 @@ class AttachRequest:
     is the text that :class:`NicMatch` reads.
 
     ``addresses`` by host name, from a plan file, or ``span``, the range to assign them
-    from. ``bond``: make an active-backup bond of the NICs. ``properties`` are custom
-    properties. ``connectivity_s``: how many seconds the host may be unreachable before
-    VDSM rolls back.
+    from. ``bond``: make an active-backup bond of the NICs.
     """
 
     network: str
@@ -101,8 +91,6 @@ class AttachRequest:
     span: str = ""
     data_center: Optional[str] = None
     bond: bool = False
-    properties: Mapping[str, str] = field(default_factory=dict)
-    connectivity_s: int = CONNECTIVITY_S
 
 
 @dataclass(frozen=True)
@@ -110,8 +98,8 @@ class HostAttach:
     """The plan for one host: ``act`` is one of the constants above, ``why`` names the
     differences.
 
-    ``before`` is its attachment now, ``properties`` are all custom properties after the
-    change. ``mtu_unknown``: nobody knows the largest MTU there.
+    ``before`` is its attachment now. ``mtu_unknown``: nobody knows the largest MTU
+    there.
     """
 
     host: Host
@@ -119,7 +107,6 @@ class HostAttach:
     address: Address
     act: str = ATTACH
     before: Optional[Attachment] = None
-    properties: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
     mtu_unknown: bool = False
 
@@ -131,23 +118,14 @@ class HostAttach:
         if now is None:
             return ["it does not have the network"]
         compared = (
-            ("it is on", _nic_name(host, now) or "no NIC", self.chosen.target),
-            ("it has", ", ".join(now.addresses) or "no static address", self.address),
-            (
-                "its custom properties are",
-                _words(now.properties),
-                _words(self.properties.items()),
-            ),
+            ("is on", _nic_name(host, now) or "no NIC", self.chosen.target),
+            ("has", ", ".join(now.addresses) or "no static address", self.address),
         )
         return [
-            f"{what} {has}, not {wanted}"
+            f"it {what} {has}, not {wanted}"
             for what, has, wanted in compared
             if has != str(wanted)
         ]
-
-
-def _words(properties: Iterable[tuple[str, str]]) -> str:
-    return ", ".join(f"{n}={v}" for n, v in sorted(properties)) or "none"
 
 
 def attachment_of(host: Host, network: str) -> Optional[Attachment]:
@@ -182,10 +160,12 @@ def _attachment(
     network: Network,
     nic: Optional[str],
     addresses: Iterable[Address],
-    properties: Mapping[str, str],
+    before: Optional[Attachment],
     now: Optional[Attachment],
 ) -> Any:
-    """Return the SDK's attachment; one that the host has ``now`` is changed."""
+    """Return the SDK's attachment, with the custom properties of ``before``; one that
+    the host has ``now`` is changed.
+    """
     versions = {4: types.IpVersion.V4, 6: types.IpVersion.V6}
     attachment = types.NetworkAttachment(
         id=now.id if now else None,
@@ -203,63 +183,11 @@ def _attachment(
             for address in addresses
         ],
     )
-    # An empty list removes those that it has.
-    if properties or (now and now.properties):
+    if before and before.properties:
         attachment.properties = [
-            types.Property(name=n, value=v) for n, v in properties.items()
+            types.Property(name=name, value=value) for name, value in before.properties
         ]
     return attachment
-
-
-# Check a network and its custom properties before it is attached to hosts.
-
-
-def property_refusals(
-    properties: Mapping[str, str],
-    declared: Mapping[str, Declared],
-    clusters: Sequence[Cluster],
-) -> Iterator[Sentence]:
-    """Refuse ``properties`` that the levels of ``clusters`` do not declare, and values
-    that they do not allow. ``declared`` is by level (``4.7``).
-    """
-    for level in sorted({cluster.version or "" for cluster in clusters}):
-        known = declared.get(level, {})
-        for name, value in properties.items():
-            if name not in known:
-                pattern = "^.*$"
-                if name == IPOIB_MODE:
-                    pattern = "^(auto|datagram|connected)$"
-                # engine-config replaces the old value.
-                every = {**known, name: pattern}
-                whole = ";".join(f"{n}={p}" for n, p in every.items())
-                yield Sentence(
-                    "property-undeclared",
-                    f"the custom property {name} is not declared for cluster level "
-                    f"{level}: run engine-config -s {OPTION}='{whole}' "
-                    f"--cver={level}, and restart ovirt-engine",
-                )
-            elif not _matches(known[name], value):
-                yield Sentence(
-                    "property-value-invalid",
-                    f"{name}={value} does not match the declaration of cluster level "
-                    f"{level}: {known[name]}",
-                )
-
-
-def read_declared(text: str) -> dict[str, str]:
-    """Parse the option ``UserDefinedNetworkCustomProperties``:
-    ``name=regex;name2=regex2``.
-    """
-    parts = (part.strip().partition("=") for part in text.split(";"))
-    return {name: pattern for name, equals, pattern in parts if equals and name}
-
-
-def _matches(pattern: str, value: str) -> bool:
-    try:
-        return re.fullmatch(pattern, value) is not None
-    except re.error:
-        # A regular expression that only Java knows: leave it to the engine.
-        return True
 
 
 def host_refusals(plan: AttachPlan, row: HostAttach) -> Iterator[Sentence]:
@@ -383,7 +311,7 @@ def mtu_refusals(plan: AttachPlan, row: HostAttach) -> tuple[list[Sentence], boo
     infiniband = {nic.name for nic in row_nics(row) if nic.infiniband}
     if report is None or report.facts is None:
         return [], bool(infiniband)
-    limits = ipoib_mtus(report.facts, row.properties.get(IPOIB_MODE))
+    limits = ipoib_mtus(report.facts)
     wanted = network.mtu or DEFAULT_MTU
     refusals, unknown = [], False
     for name in row.chosen.ports or (row.chosen.target,):
@@ -392,9 +320,6 @@ def mtu_refusals(plan: AttachPlan, row: HostAttach) -> tuple[list[Sentence], boo
             if name in infiniband:
                 why = f"{name} is no IPoIB netdev in the host's facts"
                 refusals.append(Sentence("netdev-missing", why))
-        elif limit.no_mode:
-            why = f"{name} does not support connected mode: {limit.no_mode}"
-            refusals.append(Sentence("connected-mode-unsupported", why))
         elif limit.mtu is None:
             unknown = True
         elif limit.mtu < wanted:
@@ -432,7 +357,7 @@ class AttachPlan:
         """The request to the engine that attaches the network to one host."""
         chosen, before = row.chosen, row.before
         attachment = _attachment(
-            self.network, chosen.target, [row.address], row.properties, before
+            self.network, chosen.target, [row.address], before, before
         )
         parameters: dict[str, Any] = {"modified_network_attachments": [attachment]}
         if chosen.new_bond:
@@ -461,7 +386,7 @@ class AttachPlan:
                 return None
             addresses = map(ipaddress.ip_interface, before.addresses)
             parameters["modified_network_attachments"] = [
-                _attachment(self.network, nic, addresses, dict(before.properties), now)
+                _attachment(self.network, nic, addresses, before, now)
             ]
             doing = f"restoring {self.network.name} on {host.name}"
         elif now is not None:
@@ -485,7 +410,7 @@ class AttachPlan:
         parameters = {
             **parameters,
             "check_connectivity": True,
-            "connectivity_timeout": self.request.connectivity_s,
+            "connectivity_timeout": CONNECTIVITY_S,
             "commit_on_success": True,
         }
         return Call(f"hosts/{host.id}", "setup_networks", doing, parameters, host.name)
@@ -494,14 +419,12 @@ class AttachPlan:
 def plan_network_attach(
     engine: Engine,
     reports: Mapping[str, HostReport],
-    declared: Mapping[str, Declared],
     request: AttachRequest,
 ) -> AttachPlan:
     """Return the plan for ``request``.
 
-    ``engine`` is read with networks, NICs and attachments; ``declared`` are the custom
-    properties by cluster level. Raises Problem for names that do not exist, and
-    ChecksFailed with the refusals of all hosts.
+    ``engine`` is read with networks, NICs and attachments. Raises Problem for names
+    that do not exist, and ChecksFailed with the refusals of all hosts.
     """
     network = network_named(engine, request.network, request.data_center)
     center = network.data_center or ""
@@ -515,9 +438,6 @@ def plan_network_attach(
         sentence = f"none of the hosts is in the data center of {network.name}"
         names = f": {', '.join(others)}" if others else ""
         refusals.append(Sentence("hosts-in-other-data-center", sentence + names))
-    used = {host.cluster for host in hosts}
-    clusters = [cluster for cluster in engine.clusters if cluster.id in used]
-    refusals += property_refusals(request.properties, declared, clusters)
     addresses = request.addresses
     if addresses is None:
         addresses = addresses_from_range(request.span, [host.name for host in hosts])
@@ -535,7 +455,6 @@ def plan_network_attach(
             row, refused = plan_host(plan, host, addresses[host.name])
             refusals += refused
             rows += [] if row is None else [row]
-    refusals += _other_partitions(rows, request)
     check(refusals)
     unknown = [row.host.name for row in rows if row.mtu_unknown]
     warnings = []
@@ -561,13 +480,7 @@ def plan_host(
     if isinstance(chosen, Sentence):
         return None, [chosen]
     before = attachment_of(host, network.id)
-    row = HostAttach(
-        host,
-        chosen,
-        address,
-        before=before,
-        properties={**dict(before.properties if before else ()), **request.properties},
-    )
+    row = HostAttach(host, chosen, address, before=before)
     wrong, lagging = row.changes(host, network.id), out_of_sync(before)
     act = CHANGE if wrong else SYNC if lagging else NOTHING
     act = ATTACH if before is None else act
@@ -576,22 +489,6 @@ def plan_host(
     row = replace(row, act=act, why=why, mtu_unknown=unknown)
     refusals = [*host_refusals(plan, row), *too_large]
     return row, [sentence.about(host.name) for sentence in refusals]
-
-
-def _other_partitions(
-    rows: Sequence[HostAttach], request: AttachRequest
-) -> Iterator[Sentence]:
-    """Yield a refusal if the policies of the hosts have one name for two partitions."""
-    named = NicMatch.parse(request.nic_match).partitions
-    hosts: dict[str, str] = {}
-    for row in rows:
-        pkey = row.chosen.interface.pkey if row.chosen.interface else None
-        if named and (partition := partition_of(pkey)) is not None:
-            hosts.setdefault(full_member(partition), row.host.name)
-    if len(hosts) > 1:
-        where = ", ".join(f"{pkey} on {host}" for pkey, host in hosts.items())
-        text = f"{listed(named)} is not the same partition on all hosts: {where}"
-        yield Sentence("partition-differs", text)
 
 
 # The outcomes of a host.
@@ -679,22 +576,6 @@ def attach_network(
             break
     rows = tuple(results[row.host.name] for row in plan.rows)
     return AttachResult(plan.network.name, rows)
-
-
-def declared_properties(
-    session: Session, engine: Engine, hosts: Sequence[Host]
-) -> dict[str, dict[str, str]]:
-    """Read which custom properties the cluster levels of ``hosts`` declare."""
-    used = {host.cluster for host in hosts}
-    levels = sorted({c.version for c in engine.clusters if c.id in used and c.version})
-    declared = {}
-    for level in levels:
-        doing = f"reading the custom properties of level {level}"
-        read = Read(f"options/{OPTION}", doing, "get", {"version": level})
-        option = session.read(read)
-        texts = [value.value or "" for value in option.values or ()]
-        declared[level] = read_declared(";".join(texts))
-    return declared
 
 
 def _attach_host(

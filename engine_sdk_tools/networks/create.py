@@ -29,7 +29,6 @@ from ovirt_rdma.engine_sdk_tools.model import (
 from ovirt_rdma.engine_sdk_tools.networks.nics import (
     NetdevMtu,
     NicMatch,
-    in_partitions,
     ipoib_mtus,
 )
 from ovirt_rdma.host.errors import Problem, Sentence
@@ -173,9 +172,6 @@ def _wrong(request: NetworkRequest) -> Iterator[Sentence]:
         )
     if not request.ethernet:
         return
-    if request.nic_match and NicMatch.parse(request.nic_match).partitions:
-        sentence = "--pkey is for InfiniBand: Ethernet has no partitions, but --vlan"
-        yield Sentence("pkey-on-ethernet", sentence)
     if not isinstance(mtu, int):
         yield Sentence(
             "mtu-auto-ethernet",
@@ -294,12 +290,7 @@ def netdevs_of(
         limits = {name: NetdevMtu(name, None, "the switch") for name in names}
     else:
         limits = ipoib_mtus(report.facts)
-    match: Optional[NicMatch] = None
-    if request.nic_match:
-        resolved = in_partitions(host, NicMatch.parse(request.nic_match), report)
-        if isinstance(resolved, Sentence):
-            return resolved
-        match = resolved
+    match = NicMatch.parse(request.nic_match) if request.nic_match else None
     netdevs = [
         limits[nic.name]
         for nic in interfaces_of(report.facts)

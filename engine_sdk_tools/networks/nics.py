@@ -7,8 +7,7 @@ an MTU but uses a smaller one, the network stays out of sync.
 
 A text is words and conditions with commas. Words are alternatives: a name or glob, a
 port GUID or a PCI address. Conditions are KEY=VALUE, and all of them must hold, besides
-one of the words. The keys are those of ``ovirt-rdma-host facts --interfaces -o json``,
-and ``partition``, the name that a partition has in the host's policy.
+one of the words. The keys are those of ``ovirt-rdma-host facts --interfaces -o json``.
 
 What a NIC is comes from the host's facts. Without them the engine's own data say two
 things: the last 8 of the 20 bytes of an IPoIB address are the port's GUID (RFC 4391,
@@ -37,7 +36,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Callable, Optional, Union
 
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, loaded_policy
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host, Nic, listed, nearest
 from ovirt_rdma.host.errors import Sentence, UsageProblem
 from ovirt_rdma.host.facts.devices import Guid
@@ -58,7 +57,6 @@ from ovirt_rdma.host.rules.ipoib import (
     MTU,
     may_be_group_mtu,
     mtu_limit,
-    no_connected_mode,
     settings_of,
 )
 
@@ -248,40 +246,28 @@ def _unusable(address: Address) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class NetdevMtu:
-    """``mtu`` in bytes, None if unknown; ``because`` is the reason, a clause.
-
-    ``no_mode`` is a clause on why the requested mode is not possible, "" if it is.
-    """
+    """``mtu`` in bytes, None if unknown; ``because`` is the reason, a clause."""
 
     netdev: str
     mtu: Optional[int]
     because: str
     child: bool = False
-    no_mode: str = ""
 
 
-def ipoib_mtus(facts: Facts, mode: Optional[str] = None) -> dict[str, NetdevMtu]:
-    """Return the limit of each IPoIB netdev, by name.
-
-    ``mode`` is the transport mode that they will get (``connected``, ``datagram``);
-    None: their present mode.
-    """
+def ipoib_mtus(facts: Facts) -> dict[str, NetdevMtu]:
+    """Return the limit of each IPoIB netdev in its present mode, by name."""
     view = View(facts, Policy())
-    return {netdev.name: _limit(view, netdev, mode) for netdev in view.ipoib}
+    return {netdev.name: _limit(view, netdev) for netdev in view.ipoib}
 
 
-def _limit(view: View, interface: PolicyInterface, mode: Optional[str]) -> NetdevMtu:
-    now = interface.netdev.ipoib.mode if interface.netdev.ipoib else None
-    wanted = mode if mode in (CONNECTED, DATAGRAM) else now
-    no_mode = no_connected_mode(view, interface) if wanted == CONNECTED else ""
+def _limit(view: View, interface: PolicyInterface) -> NetdevMtu:
+    mode = interface.netdev.ipoib.mode if interface.netdev.ipoib else None
     limit = mtu_limit(interface, DATAGRAM)
     mtu: Optional[int] = interface.netdev.mtu
-    if wanted not in (CONNECTED, DATAGRAM):
-        mtu, because = None, "the host does not report the transport mode"
-    elif wanted == CONNECTED and not no_mode:
+    if mode == CONNECTED:
         mtu, because = CONNECTED_MTU, "it is in connected mode"
-        if now != CONNECTED:
-            because = "connected mode is requested"
+    elif mode != DATAGRAM:
+        mtu, because = None, "the host does not report the transport mode"
     elif limit is None:
         mtu, because = None, "neither port nor link report their MTU (ibv_devinfo)"
     elif may_be_group_mtu(interface, limit.mtu) and _stays_below(view, interface):
@@ -289,9 +275,7 @@ def _limit(view: View, interface: PolicyInterface, mode: Optional[str]) -> Netde
         because += limit.reason
     else:
         mtu, because = limit.mtu, f"in datagram mode, {limit.reason}"
-    if no_mode:
-        because = f"connected mode is not possible: {no_mode}"
-    return NetdevMtu(interface.name, mtu, because, interface.is_child, no_mode)
+    return NetdevMtu(interface.name, mtu, because, interface.is_child)
 
 
 def _stays_below(view: View, interface: PolicyInterface) -> bool:
@@ -359,8 +343,6 @@ KEYS: Mapping[str, tuple[Read, str]] = {
     "pkey_vlan": (_number, "a number"),
     "speed_mbps": (_number, "a number"),
     "roles": (_glob, "a role, as storage, or a glob"),
-    # In place of ``pkey``: the host's policy says which P_Key that is.
-    "partition": (lambda text: text or None, "the name of a partition"),
 }
 # What the engine knows of a NIC: its name and MAC address.
 _OF_ENGINE = frozenset({"name", "guid", "link_layer"})
@@ -415,24 +397,6 @@ class NicMatch:
     def keys(self) -> frozenset[str]:
         """What it looks at."""
         return frozenset(key for group in self.groups for key, _ in group)
-
-    @property
-    def partitions(self) -> tuple[str, ...]:
-        """The names of partitions; :meth:`with_pkeys` makes conditions of them."""
-        pairs = (pair for group in self.groups for pair in group)
-        return tuple(value for key, value in pairs if key == "partition")
-
-    def with_pkeys(self, pkeys: Sequence[str]) -> NicMatch:
-        """Return it with the P_Keys of its partitions as conditions."""
-        wanted = [("pkey", found) for found in map(_partition, pkeys) if found]
-        others = []
-        for group in self.groups:
-            key = group[0][0]
-            if key == "pkey":
-                wanted += group
-            elif key != "partition":
-                others.append(group)
-        return replace(self, groups=(*others, tuple(wanted)))
 
     def means(self, nic: Interface) -> bool:
         """Whether the NIC matches. What is not known of it does not match. A P_Key
@@ -497,10 +461,9 @@ def choose_nics(
     that has exactly these ports.
     """
     facts = report.facts if report else None
-    found = _unclear(host, match, report) or in_partitions(host, match, report)
-    if isinstance(found, Sentence):
-        return found
-    match = found
+    unclear = _unclear(host, match, report)
+    if unclear is not None:
+        return unclear
     known = {found.name: found for found in interfaces_of(facts)} if facts else {}
     # No network is attached to a VLAN. It has the MAC address of its NIC, and its name
     # begins with that of the NIC.
@@ -561,34 +524,6 @@ def _unclear(
                 f"VLANs itself, for networks with a VLAN tag: give {nic.vlan_of}",
             )
     return None
-
-
-def in_partitions(
-    host: Host, match: NicMatch, report: Optional[HostReport]
-) -> Union[NicMatch, Sentence]:
-    """Return ``match`` with the P_Keys of the partitions that it names, by the policy
-    that is loaded on ``host``, or why there is none.
-    """
-    if not match.partitions:
-        return match
-    policy, reason = loaded_policy(report or HostReport(host.name))
-    if policy is None:
-        return Sentence(
-            "partitions-unknown",
-            f"{host.name}: the partitions of its policy are unknown: {reason}",
-        )
-    pkeys = []
-    for name in match.partitions:
-        pkey = policy.fabric.pkey_named(name)
-        if pkey is None:
-            known = ", ".join(one.name for one in policy.fabric.partitions) or "none"
-            return Sentence(
-                "partition-unknown",
-                f"{host.name}: its policy has no partition {name!r} "
-                f"(fabric.partitions: {known})",
-            )
-        pkeys.append(pkey)
-    return match.with_pkeys(pkeys)
 
 
 def _seen(nic: Nic, known: Interface) -> Interface:

@@ -143,9 +143,6 @@ def test_attach_where_one_host_fails(run, double, network):
     [
         (("--addresses", "nowhere.yaml"), 2, "nowhere.yaml cannot be read"),
         (("--addresses", "10.20.0.300/24"), 2, "is not a range"),
-        ((*SPAN, "--connectivity-timeout", "0"), 2, "1 to 120"),
-        ((*SPAN, "--property", "a=1", "--property", "a=2"), 2, "given twice"),
-        ((*SPAN, "--property", "ipoib_mode=connected"), 3, "engine-config -s"),
         ((*SPAN, "--bond", "active-backup"), 3, "a bond needs 2"),
     ],
 )
@@ -200,40 +197,6 @@ def test_a_network_finds_the_child_of_its_partition(run, double, other_names, pk
     assert double.world.host("host03").nic("ibs2f0.8064").address == "10.20.0.13"
 
 
-POLICY = (
-    "version: 1\nfabric:\n  partitions:\n    backup: {{vlan: {}, members: [ALL]}}\n"
-)
-
-
-def test_a_partition_has_the_name_of_the_policy(run, double, other_names):
-    for host in double.world.hosts.values():
-        host.policy_text = POLICY.format(100)
-    found = chosen(run, "--pkey", "backup")
-    children = {host: f"{nic}.8064" for host, nic in other_names.items()}
-    assert {host: nic["name"] for host, nic in found.items()} == children
-    words = ("network", "create", "backup", "--datacenter", "dc1", "--dry-run")
-    document = run(*words, "--pkey", "backup", "-o", "json").document
-    assert ".8064 of host" in document["because"]
-
-    run(*BY_KIND, "--pkey", "store", "--assume-yes").refused(
-        3, "host01, ", ": its policy has no partition 'store'", "(fabric.partitions: "
-    )
-    run(*words, "--pkey", "store").refused(3, ": its policy has no partition")
-    assert double.changes() == []
-
-
-def test_a_name_of_two_partitions_is_refused(run, double, other_names):
-    for number, (name, nic) in enumerate(other_names.items()):
-        host = double.world.host(name)
-        host.policy_text = POLICY.format(100 + number // 2)
-        child = host.nic(f"{nic}.8064")
-        child.name = f"{nic}.{0x8064 + number // 2:04x}"
-    run(*BY_KIND, "--pkey", "backup", "--assume-yes").refused(
-        3, "backup is not the same partition", "0x8064 on host01, 0x8065 on host03"
-    )
-    assert double.changes() == []
-
-
 def test_a_host_without_such_a_nic_is_named_with_its_nics(run, double, other_names):
     host = double.world.host("host02")
     host.nics = [nic for nic in host.nics if nic.name != "ibp65s0.8064"]
@@ -248,7 +211,7 @@ def test_a_host_without_such_a_nic_is_named_with_its_nics(run, double, other_nam
 
 
 @pytest.mark.parametrize(
-    "pkey", ["8064", "0x8000", "vlan=0", "vlan=4095", "vlan=x", "a/b"]
+    "pkey", ["8064", "0x8000", "vlan=0", "vlan=4095", "vlan=x", "backup"]
 )
 def test_what_is_no_partition(run, network, pkey):
     run(*BY_KIND, "--pkey", pkey).refused(2, repr(pkey), "is neither a P_Key")

@@ -205,7 +205,6 @@ def test_for_roce_with_a_vlan_or_without(session, double, vlan):
         ({"vlan": 4095}, "vlan-out-of-range", ["4095"]),
         ({"nic_match": "eth0"}, "netdev-missing", ["host01", "eth0"]),
         ({"nic_match": "pkey=0x8064"}, "netdev-missing", ["host01", "0x8064"]),
-        ({"nic_match": "partition=backup"}, "pkey-on-ethernet", ["--vlan"]),
     ],
 )
 def test_what_roce_cannot_have(session, changes, id, words):

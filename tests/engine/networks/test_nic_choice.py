@@ -90,7 +90,7 @@ def made(session, name):
 
 def planned(session, request):
     engine = read_engine(session, networks=True, nics=True, attachments=True)
-    return plan_network_attach(engine, {}, {}, request)
+    return plan_network_attach(engine, {}, request)
 
 
 def attached(session, double, vlan):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.engine.refusals import reason
 
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, digest_of
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host, Nic
 from ovirt_rdma.engine_sdk_tools.networks.nics import (
     KEYS,
@@ -20,7 +20,6 @@ from ovirt_rdma.engine_sdk_tools.networks.nics import (
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.uses import Interface
-from ovirt_rdma.host.policy.load import PolicyFiles
 
 pytestmark = pytest.mark.engine
 
@@ -181,21 +180,6 @@ def test_a_partition_is_found_whatever_the_name_of_its_child():
     assert chosen("pkey=0x8001") == Chosen("ib0.8001")
     assert chosen("pkey_vlan=5") == Chosen("storage")
     assert chosen("pkey=0x0005").interface.parent == "ib0"
-
-
-def test_the_name_of_a_partition_is_that_of_the_loaded_policy():
-    text = "version: 1\nfabric: {partitions: {store: {pkey: 0x0001, members: [ALL]}}}\n"
-    digest = digest_of(PolicyFiles(text))
-    loaded = {"policy": {"loaded": True, "digest": digest, "drop_ins": {}}}
-    with_policy = replace(FABRIC, policy_text=text, status=loaded)
-    assert chosen("partition=store", with_policy) == Chosen("ib0.8001")
-    refusal = chosen("partition=other", with_policy)
-    reason([refusal], "partition-unknown", "hv1", "'other'", "store")
-    stale = replace(with_policy, policy_text="version: 1\n")
-    reason([chosen("partition=store", stale)], "partitions-unknown", "hv1", "loaded")
-    reason([chosen("partition=store")], "partitions-unknown", "hv1", "status")
-    refusal = chosen("partition=store", with_report=False)
-    reason([refusal], "nic-match-needs-facts", "hv1: partition can only")
 
 
 def test_the_candidates_of_an_ambiguous_match_are_named():
