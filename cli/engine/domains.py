@@ -196,17 +196,6 @@ def _transport(host: InUse) -> str:
     return host.transport or ("unproven" if host.mounted else "not mounted")
 
 
-_HEADINGS = (
-    "DOMAIN",
-    "DATA CENTER",
-    "TYPE",
-    "STATUS",
-    "EXPORT",
-    "NFS",
-    "ENGINE REQUESTS",
-)
-
-
 class ListDomains(EngineVerb, AccessOptions):
     """List the domains, with the transport on the hosts if these can be asked."""
 
@@ -262,11 +251,8 @@ class ListDomains(EngineVerb, AccessOptions):
         if not rows:
             output.line("There is no file storage domain.")
             return 0
-        headings = list(_HEADINGS)
-        more = ["HOSTS REQUEST", "IN USE"] if access is not None else []
-        output.table(
-            headings + more, [_cells(row, with_hosts=bool(more)) for row in rows]
-        )
+        cells = [_cells(row, with_hosts=access is not None) for row in rows]
+        output.table([*cells[0]], [[*row.values()] for row in cells])
         return 0
 
 
@@ -280,21 +266,24 @@ def _collect_problems(
         yield host, report
 
 
-def _cells(row: DomainRow, *, with_hosts: bool) -> list[str]:
+def _cells(row: DomainRow, *, with_hosts: bool) -> dict[str, str]:
+    """Return the row of the table, by heading."""
     domain, connection = row.domain, row.domain.connection
     kind = domain.type + (" (master)" if domain.master else "")
+    kind += "" if domain.storage_type == "nfs" else f" {domain.storage_type}"
     version = (connection.nfs_version or "-") if connection else "-"
-    cells = [
-        domain.name,
-        row.data_center or "-",
-        kind if domain.storage_type == "nfs" else f"{kind} {domain.storage_type}",
-        status_label(domain.status),
-        connection.export if connection else "-",
-        version.lstrip("v").replace("_", "."),
-        row.by_row or "-",
-    ]
+    cells = {
+        "DOMAIN": domain.name,
+        "DATA CENTER": row.data_center or "-",
+        "TYPE": kind,
+        "STATUS": status_label(domain.status),
+        "EXPORT": connection.export if connection else "-",
+        "NFS": version.lstrip("v").replace("_", "."),
+        "ENGINE REQUESTS": row.by_row or "-",
+    }
     if with_hosts:
-        cells += [_counts(row.asked), _counts(row.in_use)]
+        cells["HOSTS REQUEST"] = _counts(row.asked)
+        cells["IN USE"] = _counts(row.in_use)
     return cells
 
 
@@ -306,17 +295,10 @@ def _counts(counted: dict[str, int]) -> str:
 
 
 def _document(row: DomainRow) -> dict[str, Any]:
-    domain, connection = row.domain, row.domain.connection
+    connection = row.domain.connection
     return {
-        "name": domain.name,
-        "id": domain.id,
+        **asdict(row.domain),
         "data_center": row.data_center,
-        "type": domain.type,
-        "storage_type": domain.storage_type,
-        "status": domain.status,
-        "master": domain.master,
-        "hosted_engine": domain.hosted_engine,
-        "connection": asdict(connection) if connection else None,
         "export": connection.export if connection else None,
         "engine_asks": row.by_row,
         "hosts": [asdict(host) for host in row.hosts],

@@ -269,42 +269,34 @@ def attach_lines(plan: AttachPlan) -> list[str]:
 
 def _show_plan(plan: AttachPlan, output: Output) -> None:
     """Print which NIC each host gets, and the requests."""
-    # Conditions choose a NIC by what it is.
-    what = ["RDMA PORT", "P_KEY"] if "=" in plan.request.nic_match else []
-    table, rows = [], []
-    for row in plan.rows:
-        chosen, nic = row.chosen, row.chosen.interface
-        ports = f" ({', '.join(chosen.ports)})" if chosen.ports else ""
-        port, pkey = "-", "-"
-        if nic is not None and nic.device is not None:
-            port, pkey = f"{nic.device}/{nic.port}", nic.pkey or "-"
-        is_what = [port, pkey] if what else []
-        cells = [
-            f"{chosen.target}{ports}",
-            *is_what,
-            str(row.address),
-            row.act,
-            row.why,
-        ]
-        table.append([row.host.name, *cells])
-        rows.append(
+    if output.for_people:
+        what = ["RDMA PORT", "P_KEY"]
+        rows = []
+        for row in plan.rows:
+            chosen, nic = row.chosen, row.chosen.interface
+            ports = f" ({', '.join(chosen.ports)})" if chosen.ports else ""
+            is_what = ["-", "-"]
+            if nic is not None and nic.device is not None:
+                is_what = [f"{nic.device}/{nic.port}", nic.pkey or "-"]
+            cells = [*is_what, str(row.address), row.act, row.why]
+            rows.append([row.host.name, f"{chosen.target}{ports}", *cells])
+        headings = ["HOST", "NIC", *what, "ADDRESS", "ACTION", "REASON"]
+        output.table(headings, rows, minor=what)
+        output.line()
+    content = {
+        "network": plan.network.name,
+        "hosts": [
             {
                 "host": row.host.name,
-                "nic": chosen.target,
-                "ports": list(chosen.ports),
-                "interface": plain(nic),
+                "nic": row.chosen.target,
+                "ports": list(row.chosen.ports),
+                "interface": plain(row.chosen.interface),
                 "address": str(row.address),
                 "act": row.act,
                 "why": row.why,
             }
-        )
-    if output.for_people:
-        headings = ["HOST", "NIC", *what, "ADDRESS", "ACTION", "REASON"]
-        output.table(headings, table, minor=what)
-        output.line()
-    content = {
-        "network": plan.network.name,
-        "hosts": rows,
+            for row in plan.rows
+        ],
         "warnings": list(plan.warnings),
     }
     show_calls(output, plan.calls, "network-attach", **content)

@@ -77,9 +77,9 @@ def test_attach_dry_run_shows_the_table(run, double, network):
     result = run(*ATTACH, *SPAN, "--dry-run")
 
     assert result.code == 0
-    lines = [line.split()[:4] for line in result.out.splitlines()[:4]]
-    assert lines == [
-        ["HOST", "NIC", "ADDRESS", "ACTION"],
+    lines = [line.split() for line in result.out.splitlines()[:4]]
+    assert lines[0][:2] + lines[0][5:7] == ["HOST", "NIC", "ADDRESS", "ACTION"]
+    assert [[*line[:2], *line[4:6]] for line in lines[1:]] == [
         ["host01", "ib0", "10.20.0.11/24", "attach"],
         ["host02", "ib0", "10.20.0.12/24", "attach"],
         ["host03", "ib0", "10.20.0.13/24", "attach"],
