@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, Optional
 
 from ovirt_rdma.engine_sdk_tools.api.request import (
     MISSING,
@@ -310,9 +310,6 @@ def end_job(
     session.report_progress(call, patience_s=patience_s, twice=True)
 
 
-T = TypeVar("T")
-
-
 class RolledBack(Problem):
     """The run failed, and everything it made was rolled back (exit code 6)."""
 
@@ -365,18 +362,27 @@ class Undone:
         return Problem(error.id, "\n".join([*lines, *self.left]), fix)
 
 
-def after_lost(lost: LostAnswer, look: Callable[[], T]) -> T:
-    """Return the result of ``look``, which reads if the change of ``lost`` was made.
+def made(
+    session: Session, call: Call, listener: Listener, is_it: Callable[[Any], bool]
+) -> str:
+    """Make what ``call`` adds; return its id.
 
-    Raises ``lost`` if the result is empty, or if the engine cannot be read.
+    The engine refuses to make it twice. So if the answer was lost, the objects at the
+    path of ``call``, of the SDK, are read, and ``is_it`` tells whether one is the new
+    one. Raises EngineProblem, and LostAnswer if there is none or they cannot be read.
     """
-    try:
-        result = look()
-    except EngineProblem:
-        raise lost from None
-    if not result:
-        raise lost
-    return result
+    with reported(listener, call.doing, call.subject):
+        try:
+            return str(session.perform(call).id)
+        except LostAnswer as lost:
+            try:
+                every = session.read(Read(call.path, f"{call.doing}: reading"))
+            except EngineProblem:
+                raise lost from None
+            for one in every:
+                if is_it(one):
+                    return str(one.id)
+            raise
 
 
 def undo(session: Session, made: Sequence[Undo], listener: Listener) -> Undone:

@@ -22,8 +22,7 @@ with Session(from_sources(Flags(), os.environ)) as session:
     engine = read_engine(session, networks=True, nics=True, attachments=True)
     reports = AnsibleHosts(Access(key=default_key())).reports(engine.hosts)
     request = AttachRequest(name, hosts=("*",), nic_match=nic, span=addresses)
-    # No custom properties are requested, so none needs to be declared.
-    plan = plan_network_attach(engine, reports, {}, request)
+    plan = plan_network_attach(engine, reports, request)
     for row in plan.rows:
         print(f"{row.host.name}: {row.act} {row.chosen.target} {row.address}")
     # A host on which the network is not in sync afterwards is rolled back.

@@ -41,7 +41,7 @@ with Session(from_sources(Flags(), os.environ)) as session:
         sys.exit(problem.exit_code)
 
 for host in made.hosts:
-    print(f"{host.host}: {host.sentence}")
+    print(f"{host.host}: {host.cell.sentence}")
 # Hosts whose mount is unknown; the engine finds out later.
 print(unverified_sentence(made.hosts) or "verified on all hosts")
 sys.exit(made.exit_code)

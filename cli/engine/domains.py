@@ -35,12 +35,12 @@ from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import AllowNone, Context, Parser, add_allow_none
 from ovirt_rdma.engine_sdk_tools.domains.create import (
     DomainMade,
-    ProvenHost,
     unverified_sentence,
 )
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainPlan, DomainRequest
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
     DomainRow,
+    InUse,
     domain_rows,
     file_domains,
 )
@@ -156,7 +156,16 @@ def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
             "dry_run": False,
             "id": made.id,
             "made": made.made,
-            "hosts": [asdict(host) for host in made.hosts],
+            "hosts": [
+                {
+                    "host": host.host,
+                    "transport": host.transport,
+                    "mounted": host.mounted,
+                    "sentence": host.cell.sentence,
+                    "fix": host.cell.fix,
+                }
+                for host in made.hosts
+            ],
             "not_verified": list(made.not_verified),
             "problems": [unknown] if unknown else [],
         }
@@ -169,33 +178,22 @@ def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
     addresses = {host.name: host.address for host in plan.hosts}
     # Each sentence once: most of fifty hosts have the same.
     grouped = group_by_sentence(
-        OnHost(host.host, addresses.get(host.host, ""), host.sentence)
+        OnHost(host.host, addresses.get(host.host, ""), host.cell.sentence)
         for host in made.hosts
-        if host.sentence
+        if host.cell.sentence
     )
     for sentence in grouped:
         output.text(sentence.line)
     if unknown:
         output.text(f"{unknown[0].upper()}{unknown[1:]}.")
-    output.fix(next((h.fix for h in made.hosts if h.fix), ""))
+    output.fix(next((h.cell.fix for h in made.hosts if h.cell.fix), ""))
     output.next(f"ovirt-rdma domain verify {plan.name}")
 
 
-def _transport(host: ProvenHost) -> str:
+def _transport(host: InUse) -> str:
     if host.mounted is None:
         return "not verified"
     return host.transport or ("unproven" if host.mounted else "not mounted")
-
-
-_HEADINGS = (
-    "DOMAIN",
-    "DATA CENTER",
-    "TYPE",
-    "STATUS",
-    "EXPORT",
-    "NFS",
-    "ENGINE REQUESTS",
-)
 
 
 class ListDomains(EngineVerb, AccessOptions):
@@ -253,11 +251,8 @@ class ListDomains(EngineVerb, AccessOptions):
         if not rows:
             output.line("There is no file storage domain.")
             return 0
-        headings = list(_HEADINGS)
-        more = ["HOSTS REQUEST", "IN USE"] if access is not None else []
-        output.table(
-            headings + more, [_cells(row, with_hosts=bool(more)) for row in rows]
-        )
+        cells = [_cells(row, with_hosts=access is not None) for row in rows]
+        output.table([*cells[0]], [[*row.values()] for row in cells])
         return 0
 
 
@@ -271,21 +266,24 @@ def _collect_problems(
         yield host, report
 
 
-def _cells(row: DomainRow, *, with_hosts: bool) -> list[str]:
+def _cells(row: DomainRow, *, with_hosts: bool) -> dict[str, str]:
+    """Return the row of the table, by heading."""
     domain, connection = row.domain, row.domain.connection
     kind = domain.type + (" (master)" if domain.master else "")
+    kind += "" if domain.storage_type == "nfs" else f" {domain.storage_type}"
     version = (connection.nfs_version or "-") if connection else "-"
-    cells = [
-        domain.name,
-        row.data_center or "-",
-        kind if domain.storage_type == "nfs" else f"{kind} {domain.storage_type}",
-        status_label(domain.status),
-        connection.export if connection else "-",
-        version.lstrip("v").replace("_", "."),
-        row.by_row or "-",
-    ]
+    cells = {
+        "DOMAIN": domain.name,
+        "DATA CENTER": row.data_center or "-",
+        "TYPE": kind,
+        "STATUS": status_label(domain.status),
+        "EXPORT": connection.export if connection else "-",
+        "NFS": version.lstrip("v").replace("_", "."),
+        "ENGINE REQUESTS": row.by_row or "-",
+    }
     if with_hosts:
-        cells += [_counts(row.asked), _counts(row.in_use)]
+        cells["HOSTS REQUEST"] = _counts(row.asked)
+        cells["IN USE"] = _counts(row.in_use)
     return cells
 
 
@@ -297,17 +295,10 @@ def _counts(counted: dict[str, int]) -> str:
 
 
 def _document(row: DomainRow) -> dict[str, Any]:
-    domain, connection = row.domain, row.domain.connection
+    connection = row.domain.connection
     return {
-        "name": domain.name,
-        "id": domain.id,
+        **asdict(row.domain),
         "data_center": row.data_center,
-        "type": domain.type,
-        "storage_type": domain.storage_type,
-        "status": domain.status,
-        "master": domain.master,
-        "hosted_engine": domain.hosted_engine,
-        "connection": asdict(connection) if connection else None,
         "export": connection.export if connection else None,
         "engine_asks": row.by_row,
         "hosts": [asdict(host) for host in row.hosts],

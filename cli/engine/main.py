@@ -30,7 +30,6 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.errors import ExitCode
 from ovirt_rdma.host.facts.infiniband import FIRST_VLAN, LAST_VLAN, partition_of
-from ovirt_rdma.host.policy.texts import PARTITION_NAME
 
 # The largest number of hosts to process in parallel.
 MOST_AT_ONCE = 100
@@ -234,11 +233,10 @@ def add_nic_match(parser: Parser, *, default: str) -> None:
     )
     parser.add_argument(
         "--pkey",
-        metavar="P_KEY|vlan=N|NAME",
+        metavar="P_KEY|vlan=N",
         type=pkey_condition,
         help="the P_Key child of this partition, as 0x8064, or vlan=100 for the "
-        "partition 0x8000 + VLAN, or the partition's name in the host's policy; with "
-        "--nic-match, among the NICs that match",
+        "partition 0x8000 + VLAN; with --nic-match, among the NICs that match",
     )
 
 
@@ -248,27 +246,16 @@ def nic_match(given: Optional[str], pkey: Optional[str]) -> Optional[str]:
 
 
 def pkey_condition(text: str) -> str:
-    """Return ``pkey=0x8064``, ``pkey_vlan=100`` or ``partition=NAME``; for argparse."""
+    """Return ``pkey=0x8064`` or ``pkey_vlan=100``; for argparse."""
     word, _, vlan = text.partition("=")
     if word == "vlan" and vlan.isascii() and vlan.isdigit():
         if FIRST_VLAN <= int(vlan[:9]) <= LAST_VLAN:
             return f"pkey_vlan={int(vlan)}"
     elif partition_of(text) is not None:
         return f"pkey={text}"
-    elif re.fullmatch(PARTITION_NAME, text):
-        return f"partition={text}"
     raise argparse.ArgumentTypeError(
-        f"{text[:20]!r} is neither a P_Key, as 0x8064, nor a VLAN, as vlan=100, nor "
-        "the name of a partition"
+        f"{text[:20]!r} is neither a P_Key, as 0x8064, nor a VLAN, as vlan=100"
     )
-
-
-def name_and_value(text: str) -> tuple[str, str]:
-    """Return the two parts of ``NAME=VALUE``; for argparse."""
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-    return name, value
 
 
 PROGRAM = "ovirt-rdma"

@@ -22,15 +22,13 @@ from ovirt_rdma.cli.engine.main import (
     add_nic_match,
     comma_list,
     mtu,
-    name_and_value,
     nic_match,
     vlan_tag,
 )
 from ovirt_rdma.cli.engine.session import Approver, changing, show_calls
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Context, Parser, time_span
+from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.engine_sdk_tools.networks.attach import (
-    CONNECTIVITY_S,
     DONE,
     NOT_BEGUN,
     UNCHANGED,
@@ -76,9 +74,7 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
     pkey: Optional[str]
     addresses: str
     bond: Optional[str]
-    property: list[tuple[str, str]]
     keep_going: bool
-    connectivity_timeout: int
     datacenter: Optional[str]
     batch: int
 
@@ -101,27 +97,9 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
             help="bond the NICs that match, or use their existing bond",
         )
         parser.add_argument(
-            "--property",
-            metavar="NAME=VALUE",
-            action="append",
-            default=[],
-            type=name_and_value,
-            help="a custom property, as ipoib_mode=connected; may be given several "
-            "times",
-        )
-        parser.add_argument(
             "--keep-going",
             action="store_true",
             help="continue with the next hosts if one failed",
-        )
-        parser.add_argument(
-            "--connectivity-timeout",
-            metavar="TIME",
-            # The engine's range for NetworkConnectivityCheckTimeoutInSeconds.
-            type=time_span(1, 120, int),
-            default=CONNECTIVITY_S,
-            help="a host that loses its connection rolls back by itself after "
-            "this time (1 to 120 s); default: 120",
         )
         add_data_center(parser)
         add_batch(parser)
@@ -164,14 +142,6 @@ def _request(args: Attach) -> AttachRequest:
                 "give a file, or a range such as 10.0.0.11-10.0.0.60/24",
             ) from error
         addresses = read_plan_file(text, name)
-    names = [name for name, _ in args.property]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UsageProblem(
-            "property-given-twice",
-            f"--property {twice} is given twice",
-            "omit one of them",
-        )
     return AttachRequest(
         args.name,
         args.hosts,
@@ -180,8 +150,6 @@ def _request(args: Attach) -> AttachRequest:
         name,
         args.datacenter,
         args.bond is not None,
-        dict(args.property),
-        args.connectivity_timeout,
     )
 
 
@@ -211,8 +179,6 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
     hosts: tuple[str, ...]
     nic_match: Optional[str]
     pkey: Optional[str]
-    migration: bool
-    required_later: bool
     link_layer: str
     vlan: Optional[int]
 
@@ -255,15 +221,6 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
             parser,
             default="; default: all IPoIB netdevs but P_Key children, or RoCE ports",
         )
-        parser.add_argument(
-            "--migration", action="store_true", help="give it the migration role"
-        )
-        parser.add_argument(
-            "--required-later",
-            action="store_true",
-            help="make it required in each cluster whose hosts all have it; run the "
-            "command again with this option after network attach",
-        )
         add_change_options(parser)
         add_host_access(parser)
 
@@ -276,8 +233,6 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
             self.clusters or (),
             self.hosts,
             nic_match(self.nic_match, self.pkey),
-            self.migration,
-            self.required_later,
             self.link_layer == ETHERNET,
             self.vlan,
         )
@@ -314,43 +269,34 @@ def attach_lines(plan: AttachPlan) -> list[str]:
 
 def _show_plan(plan: AttachPlan, output: Output) -> None:
     """Print which NIC each host gets, and the requests."""
-    # Conditions choose a NIC by what it is.
-    what = ["RDMA PORT", "P_KEY"] if "=" in plan.request.nic_match else []
-    table, rows = [], []
-    for row in plan.rows:
-        chosen, nic = row.chosen, row.chosen.interface
-        ports = f" ({', '.join(chosen.ports)})" if chosen.ports else ""
-        port, pkey = "-", "-"
-        if nic is not None and nic.device is not None:
-            port, pkey = f"{nic.device}/{nic.port}", nic.pkey or "-"
-        is_what = [port, pkey] if what else []
-        cells = [
-            f"{chosen.target}{ports}",
-            *is_what,
-            str(row.address),
-            row.act,
-            row.why,
-        ]
-        table.append([row.host.name, *cells])
-        rows.append(
-            {
-                "host": row.host.name,
-                "nic": chosen.target,
-                "ports": list(chosen.ports),
-                "interface": plain(nic),
-                "address": str(row.address),
-                "act": row.act,
-                "why": row.why,
-                "properties": dict(row.properties),
-            }
-        )
     if output.for_people:
+        what = ["RDMA PORT", "P_KEY"]
+        rows = []
+        for row in plan.rows:
+            chosen, nic = row.chosen, row.chosen.interface
+            ports = f" ({', '.join(chosen.ports)})" if chosen.ports else ""
+            is_what = ["-", "-"]
+            if nic is not None and nic.device is not None:
+                is_what = [f"{nic.device}/{nic.port}", nic.pkey or "-"]
+            cells = [*is_what, str(row.address), row.act, row.why]
+            rows.append([row.host.name, f"{chosen.target}{ports}", *cells])
         headings = ["HOST", "NIC", *what, "ADDRESS", "ACTION", "REASON"]
-        output.table(headings, table, minor=what)
+        output.table(headings, rows, minor=what)
         output.line()
     content = {
         "network": plan.network.name,
-        "hosts": rows,
+        "hosts": [
+            {
+                "host": row.host.name,
+                "nic": row.chosen.target,
+                "ports": list(row.chosen.ports),
+                "interface": plain(row.chosen.interface),
+                "address": str(row.address),
+                "act": row.act,
+                "why": row.why,
+            }
+            for row in plan.rows
+        ],
         "warnings": list(plan.warnings),
     }
     show_calls(output, plan.calls, "network-attach", **content)
@@ -388,9 +334,6 @@ def create_lines(plan: NetworkPlan) -> list[str]:
     if plan.join:
         names = ", ".join(cluster.name for cluster in plan.join)
         lines.append(f"in {names}, not required")
-    if plan.require:
-        names = ", ".join(cluster.name for cluster in plan.require)
-        lines.append(f"required in {names} from now on")
     return lines
 
 
@@ -402,7 +345,6 @@ def planned_network(plan: NetworkPlan) -> dict[str, object]:
         "vlan": plan.vlan,
         "because": plan.because,
         "clusters": [cluster.name for cluster in plan.join],
-        "required": [cluster.name for cluster in plan.require],
         "warnings": list(plan.warnings),
     }
 

@@ -129,7 +129,6 @@ from ovirt_rdma.engine_sdk_tools.networks.attach import (
     AttachRequest,
     AttachResult,
     attach_network,
-    declared_properties,
     plan_network_attach,
 )
 from ovirt_rdma.engine_sdk_tools.networks.create import (
@@ -367,10 +366,7 @@ class RdmaEngine:
         )
         hosts = hosts_named(engine, request.hosts)
         reports = self._reports(hosts)
-        declared = {}
-        if request.properties:
-            declared = declared_properties(self.session, engine, hosts)
-        plan = plan_network_attach(engine, reports, declared, request)
+        plan = plan_network_attach(engine, reports, request)
         if not self._approved(plan, approve):
             return None
         title = f"attach network {plan.network.name}"

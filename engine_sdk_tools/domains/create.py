@@ -21,10 +21,10 @@ that the engine allows: maintenance, detach, remove the domain, then the connect
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, TypeVar
 
 from ovirt_rdma.engine_sdk_tools.api.request import (
     BROKEN,
@@ -39,10 +39,20 @@ from ovirt_rdma.engine_sdk_tools.api.request import (
 )
 from ovirt_rdma.engine_sdk_tools.api.session import Session, events_since, newest_event
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainPlan
-from ovirt_rdma.engine_sdk_tools.domains.transport import no_report, transports_in_use
+from ovirt_rdma.engine_sdk_tools.domains.transport import (
+    InUse,
+    no_report,
+    transports_in_use,
+)
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, reports_of
-from ovirt_rdma.engine_sdk_tools.job import Undo, after_lost, undo
-from ovirt_rdma.engine_sdk_tools.model import Domain, Host, listed, status_words
+from ovirt_rdma.engine_sdk_tools.job import Undo, made, undo
+from ovirt_rdma.engine_sdk_tools.model import (
+    Domain,
+    Host,
+    StorageConnection,
+    listed,
+    status_words,
+)
 from ovirt_rdma.engine_sdk_tools.reader import connection_of
 from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.export import nfs_check
@@ -50,7 +60,10 @@ from ovirt_rdma.host.export import nfs_check
 _STORAGE_DOMAIN_ERROR = 996
 _CONNECTION_FAILED = 188
 _ACTIVATION_FAILED = 967
+_OF_MOUNTS = (_STORAGE_DOMAIN_ERROR, _CONNECTION_FAILED, _ACTIVATION_FAILED)
 _BAD = ("error", "alert")
+
+_T = TypeVar("_T")
 
 
 class MountEvents:
@@ -63,63 +76,47 @@ class MountEvents:
         # Match whole names: not data1 in data10 or old-data1.
         self._export = re.compile(rf"{re.escape(export)}(?![\w./-])")
         self._domain = re.compile(rf"(?<![\w-]){re.escape(domain)}(?![\w-])")
-        self._after = 0
         self.problem = ""
-        try:
-            self._after = newest_event(session)
-        except EngineProblem as error:
-            self.problem = str(error)
+        self._after = self._read(lambda: newest_event(session), 0)
 
     def failed_hosts(self) -> dict[str, str]:
         """Return the hosts that could not mount the domain: their names by id."""
         hosts = {}
-        for event in reversed(self._since()):
+        for event in self._since():
             host = event.host
             if event.code == _CONNECTION_FAILED and host is not None and host.id:
-                name = host.name or host.id
+                name = str(host.name or host.id)
                 text = (event.description or "").replace(name, "", 1)
-                if self._domain.search(_domain_names(text)):
-                    hosts[str(host.id)] = str(name)
+                # The names of domains are at its end; words of its beginning may be
+                # names of domains too (AuditLogMessages.properties:525).
+                if self._domain.search(text.rpartition(" Storage Domains ")[2]):
+                    hosts[str(host.id)] = name
         return hosts
 
     def said(self) -> tuple[str, ...]:
         """Return the events on failed mounts and on failed requests of this session,
         each sentence once, the oldest first.
         """
-        sentences = [
-            str(event.description)
-            for event in self._since()
-            if event.description and (self._of_mount(event) or self._of_ours(event))
-        ]
-        return tuple(dict.fromkeys(sentences))
+        concern = (e for e in self._since() if e.description and self._concerns(e))
+        return tuple(dict.fromkeys(str(event.description) for event in concern))
 
-    def _of_mount(self, event: Any) -> bool:
-        if event.code == _STORAGE_DOMAIN_ERROR:
-            return bool(self._export.search(event.description))
-        named = event.code in (_CONNECTION_FAILED, _ACTIVATION_FAILED)
-        return named and bool(self._domain.search(event.description))
-
-    def _of_ours(self, event: Any) -> bool:
-        severity: Optional[str] = getattr(event.severity, "value", None)
+    def _concerns(self, event: Any) -> bool:
+        name = self._export if event.code == _STORAGE_DOMAIN_ERROR else self._domain
+        if event.code in _OF_MOUNTS and name.search(event.description):
+            return True
         ours = event.correlation_id == self._session.correlation_id
-        return ours and severity in _BAD
+        return ours and getattr(event.severity, "value", None) in _BAD
 
     def _since(self) -> list[Any]:
         """Return the events, the oldest first."""
-        if self.problem:
-            return []
+        return self._read(lambda: events_since(self._session, self._after), [])
+
+    def _read(self, read: Callable[[], _T], unknown: _T) -> _T:
         try:
-            return events_since(self._session, self._after)
+            return unknown if self.problem else read()
         except EngineProblem as error:
             self.problem = str(error)
-            return []
-
-
-def _domain_names(text: str) -> str:
-    """Return the end of event 188, with the names of domains. Words of its fixed
-    beginning may be names of domains too (AuditLogMessages.properties:525).
-    """
-    return text.rpartition(" Storage Domains ")[2]
+            return unknown
 
 
 # Wait this long before a missing mount counts: the engine has the host's answer by
@@ -131,182 +128,16 @@ NOT_MOUNTED_LATER = (
     "a host that cannot mount it becomes non-operational after about 5 minutes "
     "(StorageDomainFailureTimeoutInMinutes)"
 )
-_UP, _FELL = "up", "non_operational"
 
 
-@dataclass(frozen=True)
-class ProvenHost:
-    """A host's transport, ``rdma`` or ``tcp``; None if unproven, with the reason in
-    ``sentence``. ``mounted`` is None if unknown.
-    """
-
-    host: str
-    transport: Optional[str]
-    sentence: str
-    fix: str = ""
-    mounted: Optional[bool] = None
-
-
-@dataclass(frozen=True)
-class Mounted:
-    """The result for all ``hosts``. ``fell`` are those that were up and became
-    non-operational; ``failed`` are sentences on those that did not mount the domain.
-    """
-
-    hosts: tuple[ProvenHost, ...]
-    fell: tuple[Host, ...] = ()
-    failed: tuple[str, ...] = ()
-
-
-def hosts_mounted(
-    session: Session,
-    door: Optional[HostAccess],
-    hosts: Sequence[Host],
-    domain: Domain,
-    events: Optional[MountEvents] = None,
-) -> Mounted:
-    """Determine which of ``hosts``, all of which were up, have mounted ``domain``.
-
-    ``events`` are those since before it was attached; None for a domain of an earlier
-    run. A host without the mount and without an event is asked again for MOUNT_S.
-    """
-    named = events.failed_hosts() if events else {}
-    now = _with_status(session, hosts)
-    reports = _Reports(door, domain)
-    reports.ask(now)
-    until = session.clock() + MOUNT_S
-    while events and session.clock() < until:
-        slow = [h for h in now if reports.without(h) and h.id not in named]
-        if not slow:
-            break
-        session.sleep(_AGAIN_S)
-        now = _with_status(session, hosts)
-        ids = {host.id for host in slow}
-        reports.ask([host for host in now if host.id in ids])
-    fell = tuple(host for host in now if host.status == _FELL)
-    failed = _failed(domain, now, fell, reports, named)
-    return Mounted(tuple(reports.known[host.id] for host in now), fell, tuple(failed))
-
-
-def unverified_sentence(hosts: Sequence[ProvenHost]) -> str:
+def unverified_sentence(hosts: Sequence[InUse]) -> str:
     """Return a sentence on hosts for which ``mounted`` is unknown; "" for none."""
     names = [host.host for host in hosts if host.mounted is None]
     return f"not verified on {listed(names)}: {NOT_MOUNTED_LATER}" if names else ""
 
 
-class _Reports:
-    """The hosts' own reports on the domain; ``known`` is by the id of the host."""
-
-    def __init__(self, door: Optional[HostAccess], domain: Domain) -> None:
-        self._door, self._domain = door, domain
-        self.known: dict[str, ProvenHost] = {}
-
-    def ask(self, hosts: Sequence[Host]) -> None:
-        for host, report in self._reports(hosts):
-            used = transports_in_use(host, report, [self._domain])[0]
-            cell = used.cell
-            self.known[host.id] = ProvenHost(
-                host.name, used.transport, cell.sentence, cell.fix, used.mounted
-            )
-
-    def without(self, host: Host) -> bool:
-        """Whether the host is up and reports that it has not mounted the domain."""
-        return host.status == _UP and self.known[host.id].mounted is False
-
-    def _reports(self, hosts: Sequence[Host]) -> Iterator[tuple[Host, HostReport]]:
-        if self._door is None:
-            return ((host, no_report(host)) for host in hosts)
-        return reports_of(hosts, self._door)
-
-
-def _with_status(session: Session, hosts: Sequence[Host]) -> list[Host]:
-    """Return ``hosts`` with their present status."""
-    status = {
-        host.id: str(getattr(host.status, "value", "")) or None
-        for host in session.read(Read("hosts", "reading the hosts"))
-    }
-    return [replace(host, status=status.get(host.id)) for host in hosts]
-
-
-def _failed(
-    domain: Domain,
-    hosts: Sequence[Host],
-    fell: Sequence[Host],
-    reports: _Reports,
-    named: Mapping[str, str],
-) -> Iterator[str]:
-    export = domain.connection.export if domain.connection else domain.name
-    down = {host.id for host in fell}
-    if fell:
-        names = listed([host.name for host in fell])
-        yield f"{names} could not mount {export} and became non-operational"
-    # A host's report is newer than an event: the engine connects twice.
-    mounted = {i for i, host in reports.known.items() if host.mounted}
-    by_event = [name for i, name in named.items() if i not in down | mounted]
-    if by_event:
-        yield (
-            f"{listed(by_event)} could not mount {export}, according to the engine's "
-            "events"
-        )
-    without = [
-        host.name for host in hosts if reports.without(host) and host.id not in named
-    ]
-    if without:
-        yield (
-            f"{listed(without)} did not mount {export}, although {domain.name} is "
-            "active in the engine"
-        )
-
-
 MAINTENANCE_S = 600.0
 _DOWN = ("maintenance", "unattached")
-
-
-def _undoing(run: _Run) -> list[Undo]:
-    """Return how to undo what was made, in the order in which it was made."""
-    plan, session = run.plan, run.session
-    name, center = plan.name, plan.data_center
-    undoing = []
-    if run.made_connection:
-        # As a rule, the engine has removed it with the domain.
-        path = f"storageconnections/{run.made_connection}"
-        doing = f"removing the connection to {plan.row.export} again"
-        by_hand = f"remove the storage connection {run.made_connection}"
-        undoing.append(Undo(Call(path, "remove", doing, {}, name), by_hand))
-    if run.made_domain:
-        # Its folder on the export goes too. It is ours: it cannot be an import.
-        words = {"host": plan.host.name, "format": True}
-        doing = f"removing the domain {name} again"
-        call = Call(f"storagedomains/{run.domain}", "remove", doing, words, name)
-        by_hand = f"remove the domain {name}, and {plan.left_over(run.domain)}"
-        undoing.append(Undo(call, by_hand, first=True))
-    if run.attached:
-        path = f"datacenters/{center.id}/storagedomains/{run.domain}"
-        by_hand = f"move {name} to maintenance and detach it from {center.name}"
-        call = Call(path, "remove", f"detaching {name} again", {}, name)
-        undoing.append(Undo(call, by_hand, first=True))
-        read = Read(path, f"reading {name}", "get")
-        doing = f"moving {name} to maintenance again"
-        call = Call(path, "deactivate", doing, {}, name)
-        wait = partial(session.wait_until, read, _is_down, doing, MAINTENANCE_S)
-        try:
-            down = _is_down(session.read(read, patience_s=0.0))
-        except EngineProblem as error:
-            # Of others, the next request finds out the same.
-            down = error.kind == MISSING
-        if not down:
-            undoing.append(Undo(call, by_hand, wait, first=True))
-    return undoing
-
-
-def _status(domain: Any) -> str:
-    return str(getattr(domain.status, "value", ""))
-
-
-def _is_down(domain: Any) -> Optional[bool]:
-    return True if _status(domain) in _DOWN else None
-
-
 # The attachment mounts the domain on every host; VDSM gives a mount about 3 minutes.
 ACTIVE_S = 900.0
 # If the answer to the attachment was lost, the engine may be between attaching and
@@ -327,7 +158,7 @@ class DomainMade:
     id: str
     transport: str
     made: bool
-    hosts: tuple[ProvenHost, ...] = ()
+    hosts: tuple[InUse, ...] = ()
 
     @property
     def not_verified(self) -> tuple[str, ...]:
@@ -359,23 +190,22 @@ def create_domain(
     not be rolled back.
     """
     listener.plan((plan.name,), len(plan.calls) + 2)
-    run = _Run(session, plan, listener)
+    run = _Run(session, plan, listener, door)
     if plan.nothing:
-        mounted = run.look(door)
-        return DomainMade(run.domain, plan.transport, False, mounted.hosts)
+        run.prove()
+        return DomainMade(run.domain, plan.transport, False, run.hosts)
     events = MountEvents(session, plan.name, plan.row.export)
     try:
         run.make()
         run.activate()
-        mounted = run.look(door, events)
-        run.fell = mounted.fell
-        if mounted.failed:
-            reason = "; ".join(mounted.failed)
+        failed = run.prove(events)
+        if failed:
+            reason = "; ".join(failed)
             fix = f"on each host that is named: {nfs_check(plan.row.export)}"
             raise EngineProblem("domain-not-mounted", reason, BROKEN, fix=fix)
     except Problem as error:
         explained = _with_events(events, error, plan)
-        undone = undo(session, _undoing(run), listener)
+        undone = undo(session, run.undoing(), listener)
         # The hosts that fell because of it are activated.
         again = undo(session, [_activation(h) for h in reversed(run.fell)], listener)
         raise undone.then(again).told(explained) from error
@@ -383,41 +213,52 @@ def create_domain(
         listener.note(
             f"the engine's events on failed mounts are unknown: {events.problem}"
         )
-    return DomainMade(run.domain, plan.transport, True, mounted.hosts)
-
-
-def _activation(host: Host) -> Undo:
-    doing = f"activating {host.name} again"
-    call = Call(f"hosts/{host.id}", "activate", doing, {}, host.name)
-    return Undo(call, f"activate {host.name}")
+    return DomainMade(run.domain, plan.transport, True, run.hosts)
 
 
 class _Run:
     """The parts of a run, each reported to the listener.
 
     ``domain`` is the domain's id, once known; ``made_connection`` that of the
-    connection if the run has made it. ``fell`` are hosts that became non-operational
-    because of it.
+    connection if the run has made it. ``hosts`` are those that were up, with the
+    transport in use; ``fell`` those that became non-operational because of it.
     """
 
-    def __init__(self, session: Session, plan: DomainPlan, listener: Listener) -> None:
-        self.session, self.plan, self._listener = session, plan, listener
+    def __init__(
+        self,
+        session: Session,
+        plan: DomainPlan,
+        listener: Listener,
+        door: Optional[HostAccess],
+    ) -> None:
+        self._session, self._plan, self._listener = session, plan, listener
+        self._door = door
         self.domain = plan.domain.id if plan.domain else ""
         self.made_connection = ""
         self.made_domain = self.attached = False
+        self.hosts: tuple[InUse, ...] = ()
         self.fell: tuple[Host, ...] = ()
+
+    @property
+    def _read(self) -> Read:
+        """The reading of the attached domain."""
+        center = self._plan.data_center.id
+        path = f"datacenters/{center}/storagedomains/{self.domain}"
+        return Read(path, f"reading {self._plan.name}", "get")
 
     def make(self) -> None:
         """Make the connection and the domain, unless they exist."""
-        plan = self.plan
+        plan, session, listener = self._plan, self._session, self._listener
         if self.domain:
             return
         row = plan.row.id
         if not row:
-            row = self._made(plan.connecting(), lambda: _row_like(self.session, plan))
+            row = made(
+                session, plan.connecting(), listener, lambda it: _is_row(it, plan.row)
+            )
             self.made_connection = row
-        self.domain = self._made(
-            plan.adding(row), lambda: _domain_named(self.session, plan.name)
+        self.domain = made(
+            session, plan.adding(row), listener, lambda it: it.name == plan.name
         )
         self.made_domain = True
 
@@ -426,17 +267,27 @@ class _Run:
 
         Raises EngineProblem if the activation has failed for good.
         """
-        plan = self.plan
-        answered = not plan.attached and self._attached()
+        plan, session = self._plan, self._session
+        # An engine that has answered has tried to activate the domain too.
+        answered = False
+        if not plan.attached:
+            call = plan.attaching(self.domain)
+            # From here on the domain may be attached, whatever the answer.
+            self.attached = True
+            with step(self._listener, call.doing, call.subject):
+                try:
+                    session.perform(call)
+                    answered = True
+                except LostAnswer as error:
+                    # The wait for an active domain will show if it is not attached.
+                    self._listener.note(str(error))
         doing = f"activating {plan.name}"
-        path = f"datacenters/{plan.data_center.id}/storagedomains/{self.domain}"
-        read = Read(path, f"reading {plan.name}", "get")
         since: Optional[float] = None
 
         def final(domain: Any) -> Optional[str]:
             """Active, or for a while not activated."""
             nonlocal since
-            status, now = _status(domain), self.session.clock()
+            status, now = _status(domain), session.clock()
             if status not in _NOT_ACTIVATED:
                 since = None
                 return status if status == _ACTIVE else None
@@ -445,7 +296,7 @@ class _Run:
             return status if now - since >= settled_s else None
 
         with step(self._listener, doing, plan.name):
-            status = self.session.wait_until(read, final, doing, ACTIVE_S)
+            status = session.wait_until(self._read, final, doing, ACTIVE_S)
             if status != _ACTIVE:
                 sentence = (
                     f"{plan.name} is attached, but could not be activated: it is "
@@ -453,68 +304,135 @@ class _Run:
                 )
                 raise EngineProblem("domain-not-active", sentence, BROKEN)
 
-    def look(
-        self, door: Optional[HostAccess], events: Optional[MountEvents] = None
-    ) -> Mounted:
-        """Check whether the hosts have mounted it; ``events`` as for hosts_mounted."""
-        plan = self.plan
-        doing = f"proving {plan.name} on its hosts"
-        domain = Domain(
-            self.domain,
-            plan.name,
-            "data",
-            "nfs",
-            plan.data_center.id,
-            _ACTIVE,
-            connection=plan.row,
-        )
-        with step(self._listener, doing, plan.name) as now:
-            mounted = hosts_mounted(self.session, door, plan.hosts, domain, events)
-            now.problem = "; ".join(mounted.failed)
-        return mounted
+    def prove(self, events: Optional[MountEvents] = None) -> list[str]:
+        """Find out which hosts have mounted the domain; return clauses on those that
+        have not.
 
-    def _made(self, call: Call, look: Callable[[], str]) -> str:
-        """Perform ``call``; return the id of the new object, which ``look`` finds if
-        the answer was lost.
+        ``events`` are those since before it was attached; None for a domain of an
+        earlier run. A host without the mount and without an event is asked again for
+        MOUNT_S.
         """
-        with step(self._listener, call.doing, call.subject):
-            try:
-                return str(self.session.perform(call).id)
-            except LostAnswer as lost:
-                return after_lost(lost, look)
+        plan, session = self._plan, self._session
+        named = events.failed_hosts() if events else {}
+        used: dict[str, InUse] = {}
 
-    def _attached(self) -> bool:
-        """Attach the domain; return whether the engine has answered. If so, it has
-        tried to activate the domain too.
+        def lacks(host: Host) -> bool:
+            """Whether the host is up and reports that it has not mounted it."""
+            up = host.status == "up"
+            return up and used[host.id].mounted is False and host.id not in named
+
+        with step(self._listener, f"proving {plan.name} on its hosts", plan.name) as it:
+            now = self._ask(used, {host.id for host in plan.hosts})
+            until = session.clock() + MOUNT_S
+            while events and any(map(lacks, now)) and session.clock() < until:
+                session.sleep(_AGAIN_S)
+                now = self._ask(used, {host.id for host in now if lacks(host)})
+            self.hosts = tuple(used[host.id] for host in now)
+            self.fell = tuple(h for h in now if h.status == "non_operational")
+            # A host's report is newer than an event: the engine connects twice.
+            known = {host.id for host in self.fell}
+            known |= {id for id, host in used.items() if host.mounted}
+            export = plan.row.export
+            failed = [
+                f"{listed(names)} {what}"
+                for names, what in (
+                    (
+                        [host.name for host in self.fell],
+                        f"could not mount {export} and became non-operational",
+                    ),
+                    (
+                        [name for id, name in named.items() if id not in known],
+                        f"could not mount {export}, according to the engine's events",
+                    ),
+                    (
+                        [host.name for host in now if lacks(host)],
+                        f"did not mount {export}, although {plan.name} is active in "
+                        "the engine",
+                    ),
+                )
+                if names
+            ]
+            it.problem = "; ".join(failed)
+        return failed
+
+    def _ask(self, used: dict[str, InUse], ids: Collection[str]) -> list[Host]:
+        """Return the hosts with their present status; put into ``used``, by id, what
+        those with ``ids`` report of the domain.
         """
-        call = self.plan.attaching(self.domain)
-        # From here on the domain may be attached, whatever the answer.
-        self.attached = True
-        with step(self._listener, call.doing, call.subject):
+        plan = self._plan
+        status = {
+            host.id: str(getattr(host.status, "value", "")) or None
+            for host in self._session.read(Read("hosts", "reading the hosts"))
+        }
+        now = [replace(host, status=status.get(host.id)) for host in plan.hosts]
+        asked = [host for host in now if host.id in ids]
+        center = plan.data_center.id
+        domain = Domain(self.domain, plan.name, "data", "nfs", center, _ACTIVE)
+        domain = replace(domain, connection=plan.row)
+        reports: Iterable[tuple[Host, HostReport]]
+        if self._door is None:
+            reports = ((host, no_report(host)) for host in asked)
+        else:
+            reports = reports_of(asked, self._door)
+        for host, report in reports:
+            (used[host.id],) = transports_in_use(host, report, [domain])
+        return now
+
+    def undoing(self) -> list[Undo]:
+        """Return how to undo what was made, in the order in which it was made."""
+        plan, session = self._plan, self._session
+        name, center = plan.name, plan.data_center
+        undoing = []
+        if self.made_connection:
+            # As a rule, the engine has removed it with the domain.
+            path = f"storageconnections/{self.made_connection}"
+            doing = f"removing the connection to {plan.row.export} again"
+            by_hand = f"remove the storage connection {self.made_connection}"
+            undoing.append(Undo(Call(path, "remove", doing, {}, name), by_hand))
+        if self.made_domain:
+            # Its folder on the export goes too. It is ours: it cannot be an import.
+            words = {"host": plan.host.name, "format": True}
+            doing = f"removing the domain {name} again"
+            call = Call(f"storagedomains/{self.domain}", "remove", doing, words, name)
+            folder = f"the folder {self.domain} below {plan.row.path}"
+            by_hand = f"remove the domain {name}, and on the server {folder}"
+            undoing.append(Undo(call, by_hand, first=True))
+        if self.attached:
+            read = self._read
+            by_hand = f"move {name} to maintenance and detach it from {center.name}"
+            call = Call(read.path, "remove", f"detaching {name} again", {}, name)
+            undoing.append(Undo(call, by_hand, first=True))
+            doing = f"moving {name} to maintenance again"
+            call = Call(read.path, "deactivate", doing, {}, name)
+            wait = partial(session.wait_until, read, _is_down, doing, MAINTENANCE_S)
             try:
-                self.session.perform(call)
-            except LostAnswer as error:
-                # The wait for an active domain will show if it is not attached.
-                self._listener.note(str(error))
-                return False
-        return True
+                down = _is_down(session.read(read, patience_s=0.0))
+            except EngineProblem as error:
+                # Of others, the next request finds out the same.
+                down = error.kind == MISSING
+            if not down:
+                undoing.append(Undo(call, by_hand, wait, first=True))
+        return undoing
 
 
-def _row_like(session: Session, plan: DomainPlan) -> str:
-    """Return the id of the connection that equals the plan's, "" if there is none."""
-    read = Read("storageconnections", "reading the storage connections")
-    for connection in session.read(read):
-        row = connection_of(connection)
-        if row is not None and row == replace(plan.row, id=row.id):
-            return row.id
-    return ""
+def _activation(host: Host) -> Undo:
+    doing = f"activating {host.name} again"
+    call = Call(f"hosts/{host.id}", "activate", doing, {}, host.name)
+    return Undo(call, f"activate {host.name}")
 
 
-def _domain_named(session: Session, name: str) -> str:
-    for domain in session.read(Read("storagedomains", "reading the storage domains")):
-        if domain.name == name:
-            return str(domain.id)
-    return ""
+def _status(domain: Any) -> str:
+    return str(getattr(domain.status, "value", ""))
+
+
+def _is_down(domain: Any) -> Optional[bool]:
+    return True if _status(domain) in _DOWN else None
+
+
+def _is_row(connection: Any, wanted: StorageConnection) -> bool:
+    """Whether ``connection``, of the SDK, is ``wanted`` but for its id."""
+    row = connection_of(connection)
+    return row is not None and row == replace(wanted, id=row.id)
 
 
 def _with_events(events: MountEvents, error: Problem, plan: DomainPlan) -> Problem:

@@ -73,22 +73,6 @@ _SERVER = re.compile(
     re.ASCII,
 )
 _PATH = re.compile(r"/(?:(?:.*?[/\\])?[^./|^\\]+(?:\.[^\\]*)?/?)?")
-# What these refuse, the first that fits, in the words of a sentence.
-_NO_SERVER = (
-    (r".*:.*\..*", "an IPv6 address only in hexadecimal digits"),
-    (r".*_.*", "no server name with '_'"),
-    (r".*\.", "no server name that ends in '.'"),
-    (
-        r".*",
-        "only server names whose parts have letters and digits, '-' only inside, and "
-        "the last of several parts at least two characters and no '-'",
-    ),
-)
-_NO_PATH = (
-    (r"(.*[/\\])?\.[^/\\]*/?", "no path whose last part begins with '.'"),
-    (r".*\\", "no path that ends in '\\'"),
-    (r".*", "no path whose last part has '|' or '^'"),
-)
 # The API's name of each version. Not auto: VDSM would use the options of vdsm.conf, and
 # nolock.
 NFS_VERSIONS = {"3": "v3", "4": "v4", "4.0": "v4_0", "4.1": "v4_1", "4.2": "v4_2"}
@@ -160,54 +144,34 @@ def options_for(
         port = options.port
     except OptionsProblem as problem:
         return asked, [*problems, Sentence(problem.id, str(problem))]
-    v6 = ":" in export.server
+    netid, wanted = options.netid, netid_for(RDMA, ipv6=":" in export.server)
+    other = "mount-options-other-transport"
+    if netid is not None and is_rdma(netid) != (transport == RDMA):
+        sentence = f"the mount options request {netid}, not {transport.upper()}: "
+        problems.append(Sentence(other, sentence + "remove that, or give --transport"))
+    elif netid is not None and transport == RDMA and netid != wanted:
+        sentence = f"the server's address needs proto={wanted}, not {netid}"
+        problems.append(Sentence("mount-options-other-netid", sentence))
+    if transport == RDMA and port == 0:
+        sentence = "port=0 asks the server's rpcbind, which does not know RDMA; write "
+        sentence += f"port={DEFAULT_PORT}"
+        problems.append(Sentence("mount-options-port-zero", sentence))
+    elif transport == TCP and port == DEFAULT_PORT:
+        sentence = f"port {DEFAULT_PORT} is for NFS over RDMA, not for TCP"
+        problems.append(Sentence(other, sentence))
     added = []
     if transport == RDMA:
-        problems += _against_rdma(options, v6)
-        added += [] if options.netid else [f"proto={netid_for(RDMA, ipv6=v6)}"]
+        added += [] if netid else [f"proto={wanted}"]
         added += [] if port else [f"port={DEFAULT_PORT}"]
-    elif transport == TCP:
-        if options.wants_rdma:
-            sentence = f"the mount options request {options.netid}, not TCP"
-            problems.append(Sentence("mount-options-other-transport", sentence))
-        if port == DEFAULT_PORT:
-            sentence = f"port {DEFAULT_PORT} is for NFS over RDMA, not for TCP"
-            problems.append(Sentence("mount-options-other-transport", sentence))
     text = ",".join(filter(None, [asked, *added]))
     refused = (Sentence("mount-options-refused", p) for p in engine_problems(text))
     return text, [*problems, *refused]
 
 
-def _against_rdma(options: MountOptions, v6: bool) -> Iterator[Sentence]:
-    netid = options.netid
-    if netid is not None and not is_rdma(netid):
-        yield Sentence(
-            "mount-options-other-transport",
-            f"the mount options request {netid}, not RDMA; remove that, or give "
-            "--transport tcp",
-        )
-    elif netid is not None and (netid == "rdma6") != v6:
-        kind = "an IPv6" if v6 else "no IPv6"
-        wanted = netid_for(RDMA, ipv6=v6)
-        yield Sentence(
-            "mount-options-other-netid",
-            f"the server has {kind} address and needs proto={wanted}, not {netid}",
-        )
-    if options.port == 0:
-        yield Sentence(
-            "mount-options-port-zero",
-            "port=0 asks the server's rpcbind, which does not know RDMA; write "
-            "port=20049",
-        )
-
-
 def _unfit(export: Export) -> Iterator[Sentence]:
     text, server, address = str(export), export.server, export.address
-    loopback = address is not None and address.is_loopback
-    reserved = address is not None and is_unusable_address(address) and not loopback
-    v6 = ":" in server
-    link_local = address is not None and address.version == 6 and address.is_link_local
-    named = "." not in server if v6 else _SERVER.fullmatch(server)
+    named = "." not in server if ":" in server else _SERVER.fullmatch(server)
+    zone = "%" in server
     for id, wrong, sentence in (
         (
             "export-characters-refused",
@@ -216,7 +180,7 @@ def _unfit(export: Export) -> Iterator[Sentence]:
         ),
         (
             "export-address-zone",
-            "%" in server,
+            zone,
             "the engine accepts no address with a zone; a link-local address is a "
             "different server for each host anyway",
         ),
@@ -229,27 +193,21 @@ def _unfit(export: Export) -> Iterator[Sentence]:
         (
             "export-server-refused",
             server.isascii() and not named,
-            _accepts(_NO_SERVER, server),
+            "the engine accepts only server names whose parts have letters, digits and "
+            "inside '-', the last of several parts at least two characters and no '-'; "
+            "and IPv6 addresses only in hexadecimal digits",
         ),
         (
             "export-path-refused",
             not _PATH.fullmatch(export.path),
-            _accepts(_NO_PATH, export.path),
-        ),
-        (
-            "export-address-loopback",
-            loopback,
-            "a loopback address is the host itself, on each host",
+            "the engine accepts no path that ends in '\\', or whose last part begins "
+            "with '.' or has '|' or '^'",
         ),
         (
             "export-address-reserved",
-            reserved,
-            "no server can have this address",
-        ),
-        (
-            "export-address-link-local",
-            link_local and not reserved,
-            "a link-local address needs a zone, which the engine does not accept",
+            address is not None and is_unusable_address(address) and not zone,
+            "no server has this address for each host: it is loopback, multicast, "
+            "link-local, unspecified or reserved",
         ),
         (
             "export-too-long",
@@ -260,11 +218,6 @@ def _unfit(export: Export) -> Iterator[Sentence]:
     ):
         if wrong:
             yield Sentence(id, f"export {text!r}: {sentence}")
-
-
-def _accepts(mistakes: Sequence[tuple[str, str]], text: str) -> str:
-    fits = (words for form, words in mistakes if re.fullmatch(form, text, re.DOTALL))
-    return f"the engine accepts {next(fits)}"
 
 
 # Statuses of a domain that is active, or becomes active by itself.
@@ -379,19 +332,15 @@ class DomainPlan:
         return self.attached and bool(self.domain and self.domain.status == "active")
 
     @property
-    def users(self) -> str:
-        """The hosts that will use the domain, in words: ``2 hosts``."""
-        return f"{len(self.hosts)} host{'' if len(self.hosts) == 1 else 's'}"
-
-    @property
     def lines(self) -> tuple[str, ...]:
         """The plan for people."""
         options = self.row.mount_options or "no mount options"
+        users = f"{len(self.hosts)} host{'' if len(self.hosts) == 1 else 's'}"
         return (
             f"domain {self.name} on {self.row.export}, over {self.transport}",
             f"NFS version {self.row.nfs_version}, {options}",
             f"created by {self.host.name}, attached to {self.data_center.name}, "
-            f"mounted by {self.users}",
+            f"mounted by {users}",
         )
 
     @property
@@ -446,10 +395,6 @@ class DomainPlan:
         doing = f"creating the domain {self.name} on {self.host.name}"
         body = {"storage_domain": domain}
         return Call("storagedomains", "add", doing, body, self.name)
-
-    def left_over(self, domain: str) -> str:
-        """Return what is left on the storage if the domain cannot be removed."""
-        return f"on the server the folder {domain} below {self.row.path}"
 
     def attaching(self, domain: str) -> Call:
         """Return the call that attaches the domain and activates it."""

@@ -12,16 +12,15 @@ IPoIB netdev with a smaller MTU is out of sync although traffic may pass.
 
 The engine and VDSM would refuse most of it too, but only when they process the host,
 and some of it in the middle of a change (HostSetupNetworksValidator of ovirt-engine,
-inter_ifaces_controller.rs of nmstate). Custom properties are declared per cluster level
-with engine-config, which replaces the whole option, and read over the API.
+inter_ifaces_controller.rs of nmstate). The custom properties that an attachment has are
+kept.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Optional
 
@@ -38,7 +37,6 @@ from ovirt_rdma.engine_sdk_tools.api.session import Session, in_parallel
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import (
     Attachment,
-    Cluster,
     Engine,
     Host,
     Network,
@@ -50,7 +48,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     network_named,
     status_words,
 )
-from ovirt_rdma.engine_sdk_tools.networks.create import DEFAULT_MTU, MANAGEMENT
+from ovirt_rdma.engine_sdk_tools.networks.create import DEFAULT_MTU
 from ovirt_rdma.engine_sdk_tools.networks.nics import (
     Address,
     Chosen,
@@ -63,7 +61,7 @@ from ovirt_rdma.engine_sdk_tools.networks.nics import (
 )
 from ovirt_rdma.engine_sdk_tools.reader import host_of
 from ovirt_rdma.host.errors import ExitCode, Sentence
-from ovirt_rdma.host.facts.infiniband import ACTIVE_BACKUP, full_member, partition_of
+from ovirt_rdma.host.facts.infiniband import ACTIVE_BACKUP
 
 # The actions on a host.
 ATTACH = "attach"
@@ -75,12 +73,6 @@ NOTHING = "nothing"
 CONNECTIVITY_S = 120
 # HostValidator.java: the statuses in which networks can be set up.
 STATUSES = ("maintenance", "up", "non_operational")
-# Our own property: VDSM passes it to the hook before_network_setup.
-IPOIB_MODE = "ipoib_mode"
-OPTION = "UserDefinedNetworkCustomProperties"
-
-# The custom properties of a cluster level: a regular expression by name.
-Declared = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -89,9 +81,7 @@ class AttachRequest:
     is the text that :class:`NicMatch` reads.
 
     ``addresses`` by host name, from a plan file, or ``span``, the range to assign them
-    from. ``bond``: make an active-backup bond of the NICs. ``properties`` are custom
-    properties. ``connectivity_s``: how many seconds the host may be unreachable before
-    VDSM rolls back.
+    from. ``bond``: make an active-backup bond of the NICs.
     """
 
     network: str
@@ -101,8 +91,6 @@ class AttachRequest:
     span: str = ""
     data_center: Optional[str] = None
     bond: bool = False
-    properties: Mapping[str, str] = field(default_factory=dict)
-    connectivity_s: int = CONNECTIVITY_S
 
 
 @dataclass(frozen=True)
@@ -110,9 +98,8 @@ class HostAttach:
     """The plan for one host: ``act`` is one of the constants above, ``why`` names the
     differences.
 
-    ``before`` is its attachment now, ``before_nic`` the NIC with that attachment.
-    ``properties`` are all custom properties after the change. ``mtu_unknown``: nobody
-    knows the largest MTU there.
+    ``before`` is its attachment now. ``mtu_unknown``: nobody knows the largest MTU
+    there.
     """
 
     host: Host
@@ -120,8 +107,6 @@ class HostAttach:
     address: Address
     act: str = ATTACH
     before: Optional[Attachment] = None
-    before_nic: Optional[str] = None
-    properties: Mapping[str, str] = field(default_factory=dict)
     why: str = ""
     mtu_unknown: bool = False
 
@@ -132,20 +117,15 @@ class HostAttach:
         now = attachment_of(host, network)
         if now is None:
             return ["it does not have the network"]
-        wrong = []
-        on, address = _nic_name(host, now) or "no NIC", str(self.address)
-        if on != self.chosen.target:
-            wrong.append(f"it is on {on}, not on {self.chosen.target}")
-        if now.addresses != (address,):
-            has = ", ".join(now.addresses) or "no static address"
-            wrong.append(f"it has {has}, not {address}")
-        if dict(now.properties) != dict(self.properties):
-            has, wanted = (
-                ", ".join(f"{n}={v}" for n, v in dict(properties).items()) or "none"
-                for properties in (now.properties, self.properties)
-            )
-            wrong.append(f"its custom properties are {has}, not {wanted}")
-        return wrong
+        compared = (
+            ("is on", _nic_name(host, now) or "no NIC", self.chosen.target),
+            ("has", ", ".join(now.addresses) or "no static address", self.address),
+        )
+        return [
+            f"it {what} {has}, not {wanted}"
+            for what, has, wanted in compared
+            if has != str(wanted)
+        ]
 
 
 def attachment_of(host: Host, network: str) -> Optional[Attachment]:
@@ -178,12 +158,17 @@ _BOND_OPTIONS = {"mode": "1", "miimon": "100"}
 
 def _attachment(
     network: Network,
-    nic: str,
-    addresses: Sequence[Address],
-    properties: Mapping[str, str],
+    nic: Optional[str],
+    addresses: Iterable[Address],
+    before: Optional[Attachment],
+    now: Optional[Attachment],
 ) -> Any:
+    """Return the SDK's attachment, with the custom properties of ``before``; one that
+    the host has ``now`` is changed.
+    """
     versions = {4: types.IpVersion.V4, 6: types.IpVersion.V6}
     attachment = types.NetworkAttachment(
+        id=now.id if now else None,
         network=types.Network(id=network.id),
         host_nic=types.HostNic(name=nic),
         ip_address_assignments=[
@@ -198,62 +183,11 @@ def _attachment(
             for address in addresses
         ],
     )
-    if properties:
+    if before and before.properties:
         attachment.properties = [
-            types.Property(name=n, value=v) for n, v in properties.items()
+            types.Property(name=name, value=value) for name, value in before.properties
         ]
     return attachment
-
-
-# Check a network and its custom properties before it is attached to hosts.
-
-
-def property_refusals(
-    properties: Mapping[str, str],
-    declared: Mapping[str, Declared],
-    clusters: Sequence[Cluster],
-) -> Iterator[Sentence]:
-    """Refuse ``properties`` that the levels of ``clusters`` do not declare, and values
-    that they do not allow. ``declared`` is by level (``4.7``).
-    """
-    for level in sorted({cluster.version or "" for cluster in clusters}):
-        known = declared.get(level, {})
-        for name, value in properties.items():
-            if name not in known:
-                pattern = "^.*$"
-                if name == IPOIB_MODE:
-                    pattern = "^(auto|datagram|connected)$"
-                # engine-config replaces the old value.
-                every = {**known, name: pattern}
-                whole = ";".join(f"{n}={p}" for n, p in every.items())
-                yield Sentence(
-                    "property-undeclared",
-                    f"the custom property {name} is not declared for cluster level "
-                    f"{level}: run engine-config -s {OPTION}='{whole}' "
-                    f"--cver={level}, and restart ovirt-engine",
-                )
-            elif not _matches(known[name], value):
-                yield Sentence(
-                    "property-value-invalid",
-                    f"{name}={value} does not match the declaration of cluster level "
-                    f"{level}: {known[name]}",
-                )
-
-
-def read_declared(text: str) -> dict[str, str]:
-    """Parse the option ``UserDefinedNetworkCustomProperties``:
-    ``name=regex;name2=regex2``.
-    """
-    parts = (part.strip().partition("=") for part in text.split(";"))
-    return {name: pattern for name, equals, pattern in parts if equals and name}
-
-
-def _matches(pattern: str, value: str) -> bool:
-    try:
-        return re.fullmatch(pattern, value) is not None
-    except re.error:
-        # A regular expression that only Java knows: leave it to the engine.
-        return True
 
 
 def host_refusals(plan: AttachPlan, row: HostAttach) -> Iterator[Sentence]:
@@ -262,8 +196,8 @@ def host_refusals(plan: AttachPlan, row: HostAttach) -> Iterator[Sentence]:
     if host.status not in STATUSES:
         yield Sentence(
             "host-status",
-            f"{host.name} is {status_words(host.status)}; networks can be set up "
-            "on hosts that are up, in maintenance or non-operational",
+            f"it is {status_words(host.status)}; networks can be set up on hosts that "
+            "are up, in maintenance or non-operational",
         )
     nics = row_nics(row)
     infiniband = ", ".join(nic.name for nic in nics if nic.infiniband)
@@ -273,24 +207,22 @@ def host_refusals(plan: AttachPlan, row: HostAttach) -> Iterator[Sentence]:
         kind += "" if network.vlan is None else f" --vlan {network.vlan}"
         yield Sentence(
             "network-not-in-cluster",
-            f"{host.name}: {network.name} is not in its cluster; 'ovirt-rdma network "
-            f"create {name} --datacenter {where}{kind} --mtu "
-            f"{network.mtu or DEFAULT_MTU}' adds it",
+            f"{network.name} is not in its cluster; 'ovirt-rdma network create {name} "
+            f"--datacenter {where}{kind} --mtu {network.mtu or DEFAULT_MTU}' adds it",
         )
     if infiniband and network.vm:
         yield Sentence(
             "vm-network-on-infiniband",
-            f"{host.name}: {network.name} is a VM network, which needs a bridge, and "
-            f"{infiniband} is InfiniBand, which cannot be a bridge port: clear 'VM "
-            f"network' of {network.name}, or make another network with network create",
+            f"{network.name} is a VM network, which needs a bridge, and {infiniband} "
+            f"is InfiniBand, which cannot be a bridge port: clear 'VM network' of "
+            f"{network.name}, or make another network with network create",
         )
     if infiniband and network.vlan is not None:
         yield Sentence(
             "vlan-on-infiniband",
-            f"{host.name}: {network.name} has the VLAN tag {network.vlan}, and "
-            f"{infiniband} is InfiniBand, which has no VLANs: use an Ethernet NIC, or "
-            "a network without a tag and the P_Key child of its partition (--pkey "
-            f"vlan={network.vlan})",
+            f"{network.name} has the VLAN tag {network.vlan}, and {infiniband} is "
+            "InfiniBand, which has no VLANs: use an Ethernet NIC, or a network without "
+            f"a tag and the P_Key child of its partition (--pkey vlan={network.vlan})",
         )
     for nic in nics:
         yield from _carries(plan, row, nic)
@@ -298,15 +230,15 @@ def host_refusals(plan: AttachPlan, row: HostAttach) -> Iterator[Sentence]:
     if len(set(ports)) > 1:
         yield Sentence(
             "bond-mixes-link-layers",
-            f"{host.name}: {infiniband} is InfiniBand and other ports of "
-            f"{chosen.target} are not; a bond cannot have both",
+            f"{infiniband} is InfiniBand and other ports of {chosen.target} are not; a "
+            "bond cannot have both",
         )
     for bond in nics if any(ports) else ():
         if bond.name == chosen.target and bond.bond_mode not in ACTIVE_BACKUP:
             yield Sentence(
                 "bond-mode",
-                f"{host.name}: {bond.name} is in bonding mode {bond.bond_mode or '?'}; "
-                "InfiniBand supports only the mode active-backup (1)",
+                f"{bond.name} is in bonding mode {bond.bond_mode or '?'}; InfiniBand "
+                "supports only the mode active-backup (1)",
             )
 
 
@@ -319,7 +251,6 @@ def row_nics(row: HostAttach) -> list[Nic]:
 def _carries(plan: AttachPlan, row: HostAttach, nic: Nic) -> Iterator[Sentence]:
     """Refuse what conflicts with the networks and bonds that ``nic`` already has."""
     host, network, target = row.host, plan.network, row.chosen.target
-    on = f"{host.name}: {nic.name}"
     by_id = {network.id: network for network in plan.networks}
     attached = {a.network for a in host.attachments or () if a.nic == nic.id}
     attached |= {nic.network} if nic.network else set()
@@ -330,32 +261,31 @@ def _carries(plan: AttachPlan, row: HostAttach, nic: Nic) -> Iterator[Sentence]:
             u for r in other.clusters if r.cluster == host.cluster for u in r.usages
         }
         mtus = [one.mtu or DEFAULT_MTU for one in (other, network)]
-        if MANAGEMENT in usages:
+        has = f"{nic.name} has the network {other.name}"
+        if "management" in usages:
             yield Sentence(
                 "nic-has-management-network",
-                f"{on} has the management network {other.name}, which is never "
-                "changed: choose another NIC",
+                f"{has}, the management network, which is never changed: choose "
+                "another NIC",
             )
         elif is_port:
             yield Sentence(
                 "bond-port-has-network",
-                f"{on} has the network {other.name} and cannot become a port of a "
-                f"bond: remove {other.name} from it first",
+                f"{has} and cannot become a port of a bond: remove {other.name} from "
+                "it first",
             )
         elif network.vlan is None and other.vlan is None:
             yield Sentence(
                 "nic-has-network",
-                f"{on} already has the network {other.name}; a NIC has at most one "
-                "network without a VLAN tag",
+                f"{has}; a NIC has at most one network without a VLAN tag",
             )
         elif None in (network.vlan, other.vlan) and len(set(mtus)) > 1 and id in by_id:
             # NetworkMtuValidator.java of ovirt-engine.
             yield Sentence(
                 "nic-mtu-differs",
-                f"{on} has the network {other.name} with MTU {mtus[0]}, and "
-                f"{network.name} has {mtus[1]}; where one on a NIC has no VLAN tag, "
-                "the engine requires the same MTU of all: change one, or take another "
-                "NIC",
+                f"{has} with MTU {mtus[0]}, and {network.name} has {mtus[1]}; where "
+                "one on a NIC has no VLAN tag, the engine requires the same MTU of "
+                "all: change one, or take another NIC",
             )
     for other_nic in host.nics or ():
         # UnmanagedNetworkValidator.java; it checks the NIC and the VLANs on it.
@@ -363,44 +293,39 @@ def _carries(plan: AttachPlan, row: HostAttach, nic: Nic) -> Iterator[Sentence]:
         if name and nic.name in (other_nic.name, other_nic.vlan_of):
             yield Sentence(
                 "nic-has-unmanaged-network",
-                f"{on} has the network {name}, which is not in the host's cluster, so "
-                f"the engine attaches no other: add {name} to the cluster, or remove "
-                "it from the host (webadmin: Setup Host Networks)",
+                f"{nic.name} has the network {name}, which is not in the host's "
+                f"cluster, so the engine attaches no other: add {name} to the cluster, "
+                "or remove it from the host (webadmin: Setup Host Networks)",
             )
         if nic.name in other_nic.bond_ports and other_nic.name != target:
             yield Sentence(
                 "nic-is-bond-port",
-                f"{on} is a port of {other_nic.name}: give the name of the bond, or of "
-                "another NIC",
+                f"{nic.name} is a port of {other_nic.name}: give the name of the bond, "
+                "or of another NIC",
             )
 
 
 def mtu_refusals(plan: AttachPlan, row: HostAttach) -> tuple[list[Sentence], bool]:
     """Return the refusals because of the MTU, and whether the limit is unknown."""
-    host, network = row.host, plan.network
-    report = plan.reports.get(host.name)
+    network, report = plan.network, plan.reports.get(row.host.name)
     infiniband = {nic.name for nic in row_nics(row) if nic.infiniband}
     if report is None or report.facts is None:
         return [], bool(infiniband)
-    limits = ipoib_mtus(report.facts, row.properties.get(IPOIB_MODE))
+    limits = ipoib_mtus(report.facts)
     wanted = network.mtu or DEFAULT_MTU
     refusals, unknown = [], False
     for name in row.chosen.ports or (row.chosen.target,):
         limit = limits.get(name)
-        id = ""
-        if limit is None and name in infiniband:
-            id, why = "netdev-missing", "is no IPoIB netdev in the host's facts"
-        elif limit and limit.no_mode:
-            id = "connected-mode-unsupported"
-            why = f"does not support connected mode: {limit.no_mode}"
-        elif limit and limit.mtu is None:
+        if limit is None:
+            if name in infiniband:
+                why = f"{name} is no IPoIB netdev in the host's facts"
+                refusals.append(Sentence("netdev-missing", why))
+        elif limit.mtu is None:
             unknown = True
-        elif limit and limit.mtu and limit.mtu < wanted:
-            id = "mtu-too-large"
-            why = f"can have an MTU of at most {limit.mtu}, and {network.name} has "
-            why += f"{wanted}: {limit.because}"
-        if id:
-            refusals.append(Sentence(id, f"{host.name}: {name} {why}"))
+        elif limit.mtu < wanted:
+            why = f"{name} can have an MTU of at most {limit.mtu}, and {network.name} "
+            why += f"has {wanted}: {limit.because}"
+            refusals.append(Sentence("mtu-too-large", why))
     return refusals, unknown
 
 
@@ -430,8 +355,10 @@ class AttachPlan:
 
     def call(self, row: HostAttach) -> Call:
         """The request to the engine that attaches the network to one host."""
-        chosen, properties = row.chosen, row.properties
-        attachment = _attachment(self.network, chosen.target, [row.address], properties)
+        chosen, before = row.chosen, row.before
+        attachment = _attachment(
+            self.network, chosen.target, [row.address], before, before
+        )
         parameters: dict[str, Any] = {"modified_network_attachments": [attachment]}
         if chosen.new_bond:
             options = [types.Option(name=n, value=v) for n, v in _BOND_OPTIONS.items()]
@@ -440,32 +367,31 @@ class AttachPlan:
             bond = types.HostNic(name=chosen.target, bonding=bonding)
             parameters["modified_bonds"] = [bond]
         doing = f"attaching {self.network.name} to {chosen.target} of {row.host.name}"
-        return self._setup(row.host, doing, parameters, row.before)
+        return self._setup(row.host, doing, parameters, before)
 
     def call_back(self, row: HostAttach, host: Host) -> Optional[Call]:
         """The request that restores what the host of ``row`` had before; None if it has
         that. ``host`` is read after the change.
         """
-        now, before, doing = attachment_of(host, self.network.id), row.before, ""
+        now, before = attachment_of(host, self.network.id), row.before
+        doing = f"removing {self.network.name} from {host.name} again"
         parameters: dict[str, Any] = {}
-        if row.chosen.new_bond and row.chosen.target in {
-            n.name for n in host.nics or ()
-        }:
+        nics = {nic.name for nic in host.nics or ()}
+        if row.chosen.new_bond and row.chosen.target in nics:
             parameters["removed_bonds"] = [types.HostNic(name=row.chosen.target)]
         if before is not None:
-            was = (row.before_nic, before.addresses, before.properties)
+            nic = _nic_name(row.host, before)
+            was = (nic, before.addresses, before.properties)
             if now and (_nic_name(host, now), now.addresses, now.properties) == was:
                 return None
-            addresses = [ipaddress.ip_interface(text) for text in before.addresses]
-            properties = dict(before.properties)
+            addresses = map(ipaddress.ip_interface, before.addresses)
             parameters["modified_network_attachments"] = [
-                _attachment(self.network, row.before_nic or "", addresses, properties)
+                _attachment(self.network, nic, addresses, before, now)
             ]
             doing = f"restoring {self.network.name} on {host.name}"
         elif now is not None:
             gone = types.NetworkAttachment(id=now.id)
             parameters["removed_network_attachments"] = [gone]
-        doing = doing or f"removing {self.network.name} from {host.name} again"
         return self._setup(host, doing, parameters, now) if parameters else None
 
     def _setup(
@@ -475,23 +401,16 @@ class AttachPlan:
         parameters: dict[str, Any],
         now: Optional[Attachment],
     ) -> Call:
-        """Return the call with ``parameters``, of which a modified attachment is that
-        of ``now``. One that is out of sync is synchronised too: the engine refuses to
-        change it otherwise.
+        """Return the call with ``parameters``. An attachment that is out of sync
+        ``now`` is synchronised if it is modified: the engine refuses it otherwise.
         """
-        modified = parameters.get("modified_network_attachments", ())
-        if now is not None and modified:
-            (attachment,) = modified
-            attachment.id = now.id
-            if now.properties and attachment.properties is None:
-                attachment.properties = []
-            if out_of_sync(now):
-                lagging = types.NetworkAttachment(id=now.id)
-                parameters["synchronized_network_attachments"] = [lagging]
+        if now and "modified_network_attachments" in parameters and out_of_sync(now):
+            lagging = types.NetworkAttachment(id=now.id)
+            parameters["synchronized_network_attachments"] = [lagging]
         parameters = {
             **parameters,
             "check_connectivity": True,
-            "connectivity_timeout": self.request.connectivity_s,
+            "connectivity_timeout": CONNECTIVITY_S,
             "commit_on_success": True,
         }
         return Call(f"hosts/{host.id}", "setup_networks", doing, parameters, host.name)
@@ -500,14 +419,12 @@ class AttachPlan:
 def plan_network_attach(
     engine: Engine,
     reports: Mapping[str, HostReport],
-    declared: Mapping[str, Declared],
     request: AttachRequest,
 ) -> AttachPlan:
     """Return the plan for ``request``.
 
-    ``engine`` is read with networks, NICs and attachments; ``declared`` are the custom
-    properties by cluster level. Raises Problem for names that do not exist, and
-    ChecksFailed with the refusals of all hosts.
+    ``engine`` is read with networks, NICs and attachments. Raises Problem for names
+    that do not exist, and ChecksFailed with the refusals of all hosts.
     """
     network = network_named(engine, request.network, request.data_center)
     center = network.data_center or ""
@@ -521,9 +438,6 @@ def plan_network_attach(
         sentence = f"none of the hosts is in the data center of {network.name}"
         names = f": {', '.join(others)}" if others else ""
         refusals.append(Sentence("hosts-in-other-data-center", sentence + names))
-    used = {host.cluster for host in hosts}
-    clusters = [cluster for cluster in engine.clusters if cluster.id in used]
-    refusals += property_refusals(request.properties, declared, clusters)
     addresses = request.addresses
     if addresses is None:
         addresses = addresses_from_range(request.span, [host.name for host in hosts])
@@ -541,7 +455,6 @@ def plan_network_attach(
             row, refused = plan_host(plan, host, addresses[host.name])
             refusals += refused
             rows += [] if row is None else [row]
-    refusals += _other_partitions(rows, request)
     check(refusals)
     unknown = [row.host.name for row in rows if row.mtu_unknown]
     warnings = []
@@ -567,38 +480,15 @@ def plan_host(
     if isinstance(chosen, Sentence):
         return None, [chosen]
     before = attachment_of(host, network.id)
-    row = HostAttach(
-        host,
-        chosen,
-        address,
-        before=before,
-        before_nic=_nic_name(host, before) if before else None,
-        properties={**dict(before.properties if before else ()), **request.properties},
-    )
+    row = HostAttach(host, chosen, address, before=before)
     wrong, lagging = row.changes(host, network.id), out_of_sync(before)
-    act = (
-        ATTACH if before is None else CHANGE if wrong else SYNC if lagging else NOTHING
-    )
+    act = CHANGE if wrong else SYNC if lagging else NOTHING
+    act = ATTACH if before is None else act
     too_large, unknown = mtu_refusals(plan, row)
     why = "; ".join([*wrong, *lagging])
     row = replace(row, act=act, why=why, mtu_unknown=unknown)
-    return row, [*host_refusals(plan, row), *too_large]
-
-
-def _other_partitions(
-    rows: Sequence[HostAttach], request: AttachRequest
-) -> Iterator[Sentence]:
-    """Yield a refusal if the policies of the hosts have one name for two partitions."""
-    named = NicMatch.parse(request.nic_match).partitions
-    hosts: dict[str, str] = {}
-    for row in rows:
-        pkey = row.chosen.interface.pkey if row.chosen.interface else None
-        if named and (partition := partition_of(pkey)) is not None:
-            hosts.setdefault(full_member(partition), row.host.name)
-    if len(hosts) > 1:
-        where = ", ".join(f"{pkey} on {host}" for pkey, host in hosts.items())
-        text = f"{listed(named)} is not the same partition on all hosts: {where}"
-        yield Sentence("partition-differs", text)
+    refusals = [*host_refusals(plan, row), *too_large]
+    return row, [sentence.about(host.name) for sentence in refusals]
 
 
 # The outcomes of a host.
@@ -686,22 +576,6 @@ def attach_network(
             break
     rows = tuple(results[row.host.name] for row in plan.rows)
     return AttachResult(plan.network.name, rows)
-
-
-def declared_properties(
-    session: Session, engine: Engine, hosts: Sequence[Host]
-) -> dict[str, dict[str, str]]:
-    """Read which custom properties the cluster levels of ``hosts`` declare."""
-    used = {host.cluster for host in hosts}
-    levels = sorted({c.version for c in engine.clusters if c.id in used and c.version})
-    declared = {}
-    for level in levels:
-        doing = f"reading the custom properties of level {level}"
-        read = Read(f"options/{OPTION}", doing, "get", {"version": level})
-        option = session.read(read)
-        texts = [value.value or "" for value in option.values or ()]
-        declared[level] = read_declared(";".join(texts))
-    return declared
 
 
 def _attach_host(

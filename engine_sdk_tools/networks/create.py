@@ -9,20 +9,13 @@ have a VLAN tag. The plan takes into account an existing network of that name.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Callable, Optional, Union
+from dataclasses import dataclass
+from typing import Any, Optional, Union
 
-from ovirt_rdma.engine_sdk_tools.api.request import (
-    Call,
-    Listener,
-    LostAnswer,
-    Read,
-    step,
-    types,
-)
+from ovirt_rdma.engine_sdk_tools.api.request import Call, Listener, types
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
-from ovirt_rdma.engine_sdk_tools.job import Undo, after_lost, undo
+from ovirt_rdma.engine_sdk_tools.job import Undo, made, undo
 from ovirt_rdma.engine_sdk_tools.model import (
     Cluster,
     Engine,
@@ -36,7 +29,6 @@ from ovirt_rdma.engine_sdk_tools.model import (
 from ovirt_rdma.engine_sdk_tools.networks.nics import (
     NetdevMtu,
     NicMatch,
-    in_partitions,
     ipoib_mtus,
 )
 from ovirt_rdma.host.errors import Problem, Sentence
@@ -44,12 +36,10 @@ from ovirt_rdma.host.facts.infiniband import CONNECTED_MTU
 from ovirt_rdma.host.facts.uses import interfaces_of
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import View
-from ovirt_rdma.host.rules.roce import ENOUGH, LARGEST, ib_mtu, roce_ports
+from ovirt_rdma.host.rules.roce import roce_ports
 
 AUTO = "auto"
 DEFAULT_MTU = 1500
-MIGRATION = "migration"
-MANAGEMENT = "management"
 # The engine accepts 0 and 68 or more, without a maximum (MTUValidator). The maximum of
 # IPoIB is that of connected mode.
 LEAST_MTU = 68
@@ -69,8 +59,7 @@ class NetworkRequest:
     ``clusters`` are names; empty: all of the data center. ``hosts`` are globs of the
     hosts whose netdevs must support the MTU; empty: all of the clusters. ``nic_match``
     selects their netdevs (:class:`NicMatch`); None: all IPoIB ports, or RoCE ports.
-    ``required``: make it required in clusters where every host has it. ``ethernet``: it
-    is for RoCE, with the tag ``vlan`` (1 to 4094) unless that is None.
+    ``ethernet``: it is for RoCE, with the tag ``vlan`` (1 to 4094) unless that is None.
     """
 
     name: str
@@ -79,8 +68,6 @@ class NetworkRequest:
     clusters: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     nic_match: Optional[str] = None
-    migration: bool = False
-    required: bool = False
     ethernet: bool = False
     vlan: Optional[int] = None
 
@@ -88,9 +75,7 @@ class NetworkRequest:
 @dataclass(frozen=True)
 class NetworkPlan:
     """``network`` is the existing one, if any; ``mtu`` is in bytes, ``because`` is the
-    reason for it. ``join`` are the clusters to add it to, ``require`` those in which it
-    becomes required. ``warnings`` are sentences. ``role_back`` restores, by cluster id,
-    the migration role of the network that has it now.
+    reason for it. ``join`` are the clusters to add it to. ``warnings`` are sentences.
     """
 
     name: str
@@ -99,22 +84,17 @@ class NetworkPlan:
     because: str
     network: Optional[Network] = None
     join: tuple[Cluster, ...] = ()
-    require: tuple[Cluster, ...] = ()
-    migration: bool = False
     warnings: tuple[str, ...] = ()
     vlan: Optional[int] = None
-    role_back: Mapping[str, Undo] = field(default_factory=dict)
 
     @property
     def calls(self) -> tuple[Call, ...]:
         """The requests to the engine, in their order; ``NEW`` is a new network's id."""
         network = self.network.id if self.network else "NEW"
-        made = () if self.network else (self.make(),)
-        joined = tuple(self.joining(network, cluster) for cluster in self.join)
-        required = (self.requiring(network, cluster) for cluster in self.require)
-        return (*made, *joined, *required)
+        first = () if self.network else (self.making(),)
+        return (*first, *(self.joining(network, cluster) for cluster in self.join))
 
-    def make(self) -> Call:
+    def making(self) -> Call:
         """Return the call that makes the network."""
         network = types.Network(
             name=self.name,
@@ -128,20 +108,12 @@ class NetworkPlan:
         return Call("networks", "add", doing, {"network": network}, self.name)
 
     def joining(self, network: str, cluster: Cluster) -> Call:
-        """Return the call that adds it to ``cluster``, as not required."""
-        usages = [types.NetworkUsage.MIGRATION] if self.migration else []
+        """Return the call that adds it to ``cluster``."""
         # Not required: hosts without it would become non-operational (event 519).
-        body = types.Network(id=network, required=False, usages=usages)
+        body = types.Network(id=network, required=False, usages=[])
         doing = f"adding the network {self.name} to the cluster {cluster.name}"
         path = f"clusters/{cluster.id}/networks"
         return Call(path, "add", doing, {"network": body}, self.name)
-
-    def requiring(self, network: str, cluster: Cluster) -> Call:
-        """Return the call that makes it required in ``cluster``."""
-        doing = f"making the network {self.name} required in {cluster.name}"
-        path = f"clusters/{cluster.id}/networks/{network}"
-        body = types.Network(required=True)
-        return Call(path, "update", doing, {"network": body}, self.name)
 
 
 def plan_network_create(
@@ -158,42 +130,15 @@ def plan_network_create(
     clusters = [pick("cluster", name, inside) for name in request.clusters] or inside
     networks = [n for n in engine.networks or () if n.data_center == center.id]
     existing = next((n for n in networks if n.name == request.name), None)
-    by_id = {cluster.id: cluster for cluster in clusters}
-    hosts = [h for h in hosts_named(engine, request.hosts) if h.cluster in by_id]
+    ids = {cluster.id for cluster in clusters}
+    hosts = [h for h in hosts_named(engine, request.hosts) if h.cluster in ids]
     refusals, warnings = list(_wrong(request)), list[str]()
     mtu, because = host_mtu(request, hosts, reports, refusals, warnings)
     joined = {row.cluster for row in existing.clusters} if existing else set[str]()
     if existing is not None:
         refusals += _other_kind(existing, mtu, request)
-        for row in existing.clusters if request.migration else ():
-            if row.cluster in by_id and MIGRATION not in row.usages:
-                sentence = (
-                    f"{existing.name} is already in the cluster "
-                    f"{by_id[row.cluster].name}, without the migration role: set the "
-                    "role in the engine (Manage Networks)"
-                )
-                refusals.append(Sentence("migration-role-missing", sentence))
-    role_back = {}
-    for network in networks if request.migration else ():
-        for row in network.clusters:
-            # A cluster has only one migration network.
-            if row.cluster in by_id and MIGRATION in row.usages:
-                if network is existing:
-                    continue
-                cluster = by_id[row.cluster]
-                warnings.append(
-                    f"{network.name} is no longer the migration network of "
-                    f"{cluster.name}"
-                )
-                # The role returns to the management network by itself.
-                if MANAGEMENT not in row.usages:
-                    role_back[cluster.id] = _restore_role(network, cluster, row.usages)
     number = "let each host answer, or give a number: every fabric supports --mtu 2044"
     check(refusals, "" if mtu else number)
-    require: list[Cluster] = []
-    if request.required:
-        require, lacking = _to_require(engine, existing, clusters)
-        warnings += lacking
     return NetworkPlan(
         request.name,
         center.id,
@@ -201,11 +146,8 @@ def plan_network_create(
         because,
         existing,
         tuple(c for c in clusters if c.id not in joined),
-        tuple(require),
-        request.migration,
         tuple(warnings),
         request.vlan,
-        role_back,
     )
 
 
@@ -230,9 +172,6 @@ def _wrong(request: NetworkRequest) -> Iterator[Sentence]:
         )
     if not request.ethernet:
         return
-    if request.nic_match and NicMatch.parse(request.nic_match).partitions:
-        sentence = "--pkey is for InfiniBand: Ethernet has no partitions, but --vlan"
-        yield Sentence("pkey-on-ethernet", sentence)
     if not isinstance(mtu, int):
         yield Sentence(
             "mtu-auto-ethernet",
@@ -277,46 +216,14 @@ def host_mtu(
 ) -> tuple[int, str]:
     """Return the MTU, 0 if there is none, and the reason for it: for AUTO the largest
     that the netdevs of all ``hosts`` support. Add to ``refusals`` and ``warnings``.
-    """
-    limits, unknown = _limits(request, hosts, reports, refusals)
-    mtu = request.mtu
-    if not isinstance(mtu, int) and request.ethernet:
-        return 0, ""
-    if not isinstance(mtu, int):
-        if not hosts:
-            sentence = "there is no host to determine the MTU from"
-            refusals.append(Sentence("mtu-without-hosts", sentence))
-        if refusals or not limits:
-            return 0, ""
-        least, _, why = min(limits, key=lambda limit: limit[0])
-        low = listed([netdev for most, netdev, _ in limits if most == least])
-        others = max(limits)[0]
-        more = f" (others: up to {others})" if others > least else ""
-        return least, f"limited by {low}: {why}{more}"
-    if unknown and request.ethernet:
-        warnings.append(f"it is unknown whether there is RoCE on {listed(unknown)}")
-    elif unknown:
-        warnings.append(f"MTU {mtu} could not be verified on {listed(unknown)}")
-    allowed = ib_mtu(mtu)
-    if request.ethernet and (allowed or 0) < LARGEST:
-        warnings.append(
-            f"MTU {mtu} allows RoCE an IB MTU of {allowed or 'none'}; "
-            f"{LARGEST} needs {ENOUGH} or more"
-        )
-    return mtu, "as requested"
 
-
-def _limits(
-    request: NetworkRequest,
-    hosts: Sequence[Host],
-    reports: Mapping[str, HostReport],
-    refusals: list[Sentence],
-) -> tuple[list[tuple[int, str, str]], list[str]]:
-    """Return limits of IPoIB as (MTU, ``ib0 of host01``, reason), and the names of
-    hosts where they are unknown, which AUTO refuses. Add to ``refusals``.
+    For a number, a host is refused of which no netdev supports it.
     """
-    limits, unknown = [], []
-    auto = request.mtu == AUTO and not request.ethernet
+    number = request.mtu if isinstance(request.mtu, int) else None
+    auto = number is None and not request.ethernet
+    # As (MTU, ``ib0 of host01``, reason), and the hosts where it is unknown.
+    limits: list[tuple[int, str, str]] = []
+    unknown = []
     for host in hosts:
         found = netdevs_of(host, reports.get(host.name), request)
         if isinstance(found, Sentence):
@@ -325,24 +232,46 @@ def _limits(
             else:
                 refusals.append(found)
             continue
-        if request.ethernet:
-            continue
-        blind = [netdev for netdev in found if netdev.mtu is None]
-        known = [(n.mtu, f"{n.netdev} of {host.name}", n) for n in found if n.mtu]
-        limits += [(mtu, name, netdev.because) for mtu, name, netdev in known]
-        if not isinstance(request.mtu, int):
-            for netdev in blind:
-                sentence = f"the MTU limit of {netdev.netdev} is unknown"
-                text = f"{host.name}: {sentence}: {netdev.because}"
-                refusals.append(Sentence("mtu-unknown", text))
-        elif blind:
+        blind = [one for one in found if one.mtu is None]
+        known = [(one.mtu, one.netdev, one.because) for one in found if one.mtu]
+        if auto:
+            limits += [(mtu, f"{name} of {host.name}", why) for mtu, name, why in known]
+            refusals += [
+                Sentence(
+                    "mtu-unknown",
+                    f"{host.name}: the MTU limit of {one.netdev} is unknown: "
+                    f"{one.because}",
+                )
+                for one in blind
+            ]
+        elif blind and not request.ethernet:
             unknown.append(host.name)
-        elif all(mtu < request.mtu for mtu, _, _ in known):
-            for mtu, _, netdev in known:
-                sentence = f"{netdev.netdev} can have an MTU of at most {mtu}"
-                text = f"{sentence}, not {request.mtu}: {netdev.because}"
-                refusals.append(Sentence("mtu-too-large", f"{host.name}: {text}"))
-    return limits, unknown
+        elif number and all(mtu < number for mtu, _, _ in known):
+            refusals += [
+                Sentence(
+                    "mtu-too-large",
+                    f"{host.name}: {name} can have an MTU of at most {mtu}, not "
+                    f"{number}: {why}",
+                )
+                for mtu, name, why in known
+            ]
+    if number is not None:
+        if unknown:
+            what = f"MTU {number} could not be verified"
+            if request.ethernet:
+                what = "it is unknown whether there is RoCE"
+            warnings.append(f"{what} on {listed(unknown)}")
+        return number, "as requested"
+    if auto and not hosts:
+        sentence = "there is no host to determine the MTU from"
+        refusals.append(Sentence("mtu-without-hosts", sentence))
+    if refusals or not limits:
+        return 0, ""
+    least, _, why = min(limits, key=lambda limit: limit[0])
+    low = listed([netdev for most, netdev, _ in limits if most == least])
+    others = max(limits)[0]
+    more = f" (others: up to {others})" if others > least else ""
+    return least, f"limited by {low}: {why}{more}"
 
 
 def netdevs_of(
@@ -361,12 +290,7 @@ def netdevs_of(
         limits = {name: NetdevMtu(name, None, "the switch") for name in names}
     else:
         limits = ipoib_mtus(report.facts)
-    match: Optional[NicMatch] = None
-    if request.nic_match:
-        resolved = in_partitions(host, NicMatch.parse(request.nic_match), report)
-        if isinstance(resolved, Sentence):
-            return resolved
-        match = resolved
+    match = NicMatch.parse(request.nic_match) if request.nic_match else None
     netdevs = [
         limits[nic.name]
         for nic in interfaces_of(report.facts)
@@ -380,43 +304,12 @@ def netdevs_of(
     return Sentence("netdev-missing", f"{host.name} has no {kind}{which}")
 
 
-def _to_require(
-    engine: Engine, existing: Optional[Network], clusters: Sequence[Cluster]
-) -> tuple[list[Cluster], list[str]]:
-    """Return the clusters where every host has the network, and a warning for each of
-    the others.
-    """
-    ready, warnings = [], []
-    done = {r.cluster for r in (existing.clusters if existing else ()) if r.required}
-    for cluster in clusters:
-        lacking = [
-            host.name
-            for host in engine.hosts
-            if host.cluster == cluster.id
-            and not any(
-                existing and a.network == existing.id for a in host.attachments or ()
-            )
-        ]
-        if cluster.id in done:
-            continue
-        if lacking:
-            warnings.append(
-                f"it is not required in {cluster.name} yet: attach it first to "
-                f"{listed(lacking)} (network attach)"
-            )
-        else:
-            ready.append(cluster)
-    return ready, warnings
-
-
 @dataclass(frozen=True)
 class NetworkMade:
     """The result: the network's ``id``, and the names of clusters it was added to."""
 
     id: str
-    made: bool
     joined: tuple[str, ...] = ()
-    required: tuple[str, ...] = ()
 
 
 def create_network(
@@ -431,61 +324,29 @@ def create_network(
     undoing: list[Undo] = []
     name = plan.name
 
-    def sent(call: Call, path: str, made: Callable[[Any], bool]) -> Any:
-        """Return the SDK's network. The engine refuses to repeat the change, so that
-        after a lost answer the networks at ``path`` are read.
-        """
-
-        def look() -> Any:
-            return next(
-                filter(made, session.read(Read(path, "reading networks"))), None
-            )
-
-        with step(listener, call.doing, call.subject):
-            try:
-                return session.perform(call)
-            except LostAnswer as lost:
-                return after_lost(lost, look)
+    def is_ours(network: Any) -> bool:
+        return bool(
+            network.name == name
+            and getattr(network.data_center, "id", None) == plan.data_center
+        )
 
     try:
         if plan.network is None:
-            path = f"datacenters/{plan.data_center}/networks"
-            network = str(sent(plan.make(), path, lambda n: n.name == name).id)
-            by_hand = f"remove the network {name}"
-            undoing.append(_removing(f"networks/{network}", name, "", by_hand))
+            network = made(session, plan.making(), listener, is_ours)
+            undoing.append(_removing(f"networks/{network}", name))
         else:
             network = plan.network.id
         for cluster in plan.join:
-            path = f"clusters/{cluster.id}/networks"
             call = plan.joining(network, cluster)
-            sent(call, path, lambda n: n.id == network and not n.required)
-            # The last is undone first: the role is restored after the network is
-            # out of the cluster.
-            if cluster.id in plan.role_back:
-                undoing.append(plan.role_back[cluster.id])
+            made(session, call, listener, lambda row: row.id == network)
             where = f" from the cluster {cluster.name}"
-            by_hand = f"remove the network {name}{where}"
-            undoing.append(_removing(f"{path}/{network}", name, where, by_hand))
-        for cluster in plan.require:
-            call = plan.requiring(network, cluster)
-            path = f"clusters/{cluster.id}/networks"
-            sent(call, path, lambda n: n.id == network and n.required)
+            undoing.append(_removing(f"{call.path}/{network}", name, where))
     except Problem as error:
         raise undo(session, undoing, listener).told(error) from error
-    joined = tuple(cluster.name for cluster in plan.join)
-    required = tuple(cluster.name for cluster in plan.require)
-    return NetworkMade(network, plan.network is None, joined, required)
+    return NetworkMade(network, tuple(cluster.name for cluster in plan.join))
 
 
-def _removing(path: str, name: str, where: str, by_hand: str) -> Undo:
+def _removing(path: str, name: str, where: str = "") -> Undo:
     doing = f"removing the network {name}{where} again"
+    by_hand = f"remove the network {name}{where}"
     return Undo(Call(path, "remove", doing, {}, name), by_hand)
-
-
-def _restore_role(network: Network, cluster: Cluster, usages: Sequence[str]) -> Undo:
-    doing = f"making {network.name} the migration network of {cluster.name} again"
-    path = f"clusters/{cluster.id}/networks/{network.id}"
-    body = types.Network(usages=[types.NetworkUsage(word) for word in usages])
-    arguments: dict[str, Any] = {"network": body}
-    by_hand = f"make {network.name} the migration network of {cluster.name}"
-    return Undo(Call(path, "update", doing, arguments, network.name), by_hand)

@@ -7,8 +7,7 @@ an MTU but uses a smaller one, the network stays out of sync.
 
 A text is words and conditions with commas. Words are alternatives: a name or glob, a
 port GUID or a PCI address. Conditions are KEY=VALUE, and all of them must hold, besides
-one of the words. The keys are those of ``ovirt-rdma-host facts --interfaces -o json``,
-and ``partition``, the name that a partition has in the host's policy.
+one of the words. The keys are those of ``ovirt-rdma-host facts --interfaces -o json``.
 
 What a NIC is comes from the host's facts. Without them the engine's own data say two
 things: the last 8 of the 20 bytes of an IPoIB address are the port's GUID (RFC 4391,
@@ -37,29 +36,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Callable, Optional, Union
 
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, loaded_policy
-from ovirt_rdma.engine_sdk_tools.model import Host, Nic, nearest
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
+from ovirt_rdma.engine_sdk_tools.model import Host, Nic, listed, nearest
 from ovirt_rdma.host.errors import Sentence, UsageProblem
 from ovirt_rdma.host.facts.devices import Guid
 from ovirt_rdma.host.facts.infiniband import (
     CONNECTED,
     CONNECTED_MTU,
     DATAGRAM,
-    full_member,
     partition_of,
-    pkey_of_vlan,
 )
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.uses import ETHERNET, INFINIBAND, Interface, interfaces_of
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.texts import glob_mistake
+from ovirt_rdma.host.policy.yaml_source import read_yaml
 from ovirt_rdma.host.rules.base import Interface as PolicyInterface
 from ovirt_rdma.host.rules.base import View
 from ovirt_rdma.host.rules.ipoib import (
     MTU,
     may_be_group_mtu,
     mtu_limit,
-    no_connected_mode,
     settings_of,
 )
 
@@ -78,8 +75,6 @@ def read_plan_file(text: str, where: str) -> dict[str, Address]:
     ``where`` names the file in messages. Raises UsageProblem with one line per
     mistake: invalid YAML, no mapping, a repeated host, no address with a prefix.
     """
-    from ovirt_rdma.host.policy.yaml_source import read_yaml  # noqa: PLC0415
-
     document = read_yaml(text)
     remarks: list[str] = [remark.at(where) for remark in document.mistakes]
     if not remarks and not isinstance(document.data, dict):
@@ -139,12 +134,13 @@ def is_range(text: str) -> bool:
 
 def is_unusable_address(address: IpAddress) -> bool:
     """Whether no host can have ``address`` on a network: it is loopback, multicast,
-    unspecified or reserved (RFC 1122, 3.2.1.3; RFC 4291, 2.4).
+    link-local (IPv6), unspecified or reserved (RFC 1122, 3.2.1.3; RFC 4291, 2.4).
     """
     if address.is_loopback or address.is_multicast or address.is_unspecified:
         return True
-    this_network = address.version == 4 and int(address) < 1 << 24
-    return this_network or address.is_reserved
+    if address.version == 4:
+        return address.is_reserved or int(address) < 1 << 24
+    return address.is_reserved or address.is_link_local
 
 
 def usable(
@@ -213,11 +209,27 @@ def _in_use(
 ) -> Iterator[Sentence]:
     """Refuse addresses that another NIC has; ``names`` are the hosts by address."""
     for other in every:
-        for ip, (nic, of_network) in _used(other).items():
-            for name in names.get(ip, ()):
+        nics = {nic.id: nic.name for nic in other.nics or ()}
+        # The host also reports addresses of NICs without a network.
+        found = [(nic.address or "", nic.name, nic.network) for nic in other.nics or ()]
+        for attachment in other.attachments or ():
+            nic = nics.get(attachment.nic or "", "a NIC")
+            ips = (text.partition("/")[0] for text in attachment.addresses)
+            found += [(ip, nic, attachment.network) for ip in ips]
+        used = {_ip(text): (nic, of_network) for text, nic, of_network in found}
+        for ip, hosts in names.items():
+            nic, of_network = used.get(ip, ("", ""))
+            for name in hosts if nic else ():
                 if (other.name, network) != (name, of_network):
                     sentence = f"{name} cannot have {ip}: {nic} of {other.name} has it"
                     yield Sentence("address-in-use", sentence)
+
+
+def _ip(text: str) -> Optional[IpAddress]:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
 
 
 def _unusable(address: Address) -> tuple[str, str]:
@@ -226,67 +238,36 @@ def _unusable(address: Address) -> tuple[str, str]:
     if not low <= int(address) <= high:
         kind = "network" if int(address) < low else "broadcast"
         return f"address-is-{kind}", f"the {kind} address of {address.network}"
-    link_local = address.version == 6 and address.is_link_local
-    if link_local or is_unusable_address(address.ip):
+    if is_unusable_address(address.ip):
         words = "loopback, multicast, link-local, unspecified or reserved"
         return "address-reserved", words
     return "", ""
 
 
-def _used(host: Host) -> dict[IpAddress, tuple[str, Optional[str]]]:
-    """Return NIC and network (an id) of the addresses that ``host`` has."""
-    names = {nic.id: nic.name for nic in host.nics or ()}
-    # The host also reports addresses of NICs without a network.
-    found = [(nic.address or "", nic.name, nic.network) for nic in host.nics or ()]
-    for attachment in host.attachments or ():
-        nic = names.get(attachment.nic or "", "a NIC")
-        ips = (text.partition("/")[0] for text in attachment.addresses)
-        found += [(ip, nic, attachment.network) for ip in ips]
-    used: dict[IpAddress, tuple[str, Optional[str]]] = {}
-    for text, name, of_network in found:
-        try:
-            used[ipaddress.ip_address(text)] = name, of_network
-        except ValueError:
-            continue
-    return used
-
-
 @dataclass(frozen=True)
 class NetdevMtu:
-    """``mtu`` in bytes, None if unknown; ``because`` is the reason, a clause.
-
-    ``no_mode`` is a clause on why the requested mode is not possible, "" if it is.
-    """
+    """``mtu`` in bytes, None if unknown; ``because`` is the reason, a clause."""
 
     netdev: str
     mtu: Optional[int]
     because: str
     child: bool = False
-    no_mode: str = ""
 
 
-def ipoib_mtus(facts: Facts, mode: Optional[str] = None) -> dict[str, NetdevMtu]:
-    """Return the limit of each IPoIB netdev, by name.
-
-    ``mode`` is the transport mode that they will get (``connected``, ``datagram``);
-    None: their present mode.
-    """
+def ipoib_mtus(facts: Facts) -> dict[str, NetdevMtu]:
+    """Return the limit of each IPoIB netdev in its present mode, by name."""
     view = View(facts, Policy())
-    return {netdev.name: _limit(view, netdev, mode) for netdev in view.ipoib}
+    return {netdev.name: _limit(view, netdev) for netdev in view.ipoib}
 
 
-def _limit(view: View, interface: PolicyInterface, mode: Optional[str]) -> NetdevMtu:
-    now = interface.netdev.ipoib.mode if interface.netdev.ipoib else None
-    wanted = mode if mode in (CONNECTED, DATAGRAM) else now
-    no_mode = no_connected_mode(view, interface) if wanted == CONNECTED else ""
+def _limit(view: View, interface: PolicyInterface) -> NetdevMtu:
+    mode = interface.netdev.ipoib.mode if interface.netdev.ipoib else None
     limit = mtu_limit(interface, DATAGRAM)
     mtu: Optional[int] = interface.netdev.mtu
-    if wanted not in (CONNECTED, DATAGRAM):
-        mtu, because = None, "the host does not report the transport mode"
-    elif wanted == CONNECTED and not no_mode:
+    if mode == CONNECTED:
         mtu, because = CONNECTED_MTU, "it is in connected mode"
-        if now != CONNECTED:
-            because = "connected mode is requested"
+    elif mode != DATAGRAM:
+        mtu, because = None, "the host does not report the transport mode"
     elif limit is None:
         mtu, because = None, "neither port nor link report their MTU (ibv_devinfo)"
     elif may_be_group_mtu(interface, limit.mtu) and _stays_below(view, interface):
@@ -294,9 +275,7 @@ def _limit(view: View, interface: PolicyInterface, mode: Optional[str]) -> Netde
         because += limit.reason
     else:
         mtu, because = limit.mtu, f"in datagram mode, {limit.reason}"
-    if no_mode:
-        because = f"connected mode is not possible: {no_mode}"
-    return NetdevMtu(interface.name, mtu, because, interface.is_child, no_mode)
+    return NetdevMtu(interface.name, mtu, because, interface.is_child)
 
 
 def _stays_below(view: View, interface: PolicyInterface) -> bool:
@@ -364,8 +343,6 @@ KEYS: Mapping[str, tuple[Read, str]] = {
     "pkey_vlan": (_number, "a number"),
     "speed_mbps": (_number, "a number"),
     "roles": (_glob, "a role, as storage, or a glob"),
-    # In place of ``pkey``: the host's policy says which P_Key that is.
-    "partition": (lambda text: text or None, "the name of a partition"),
 }
 # What the engine knows of a NIC: its name and MAC address.
 _OF_ENGINE = frozenset({"name", "guid", "link_layer"})
@@ -377,13 +354,12 @@ _OF_CHILDREN = frozenset({"name", "parent", "pkey", "pkey_vlan"})
 class NicMatch:
     """A parsed ``--nic-match``; ``text`` is as written.
 
-    ``words`` are pairs of a key and a value, of which one must hold; ``conditions`` are
-    values by key, and one of the values of each key must hold.
+    ``groups`` are pairs of a key and a value, one of which must hold in each group: the
+    words are one group, the conditions with the same key another.
     """
 
     text: str
-    words: tuple[tuple[str, str], ...] = ()
-    conditions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    groups: tuple[tuple[tuple[str, str], ...], ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> NicMatch:
@@ -393,64 +369,45 @@ class NicMatch:
         Raises UsageProblem if it is empty, has an invalid glob, an unknown key or an
         invalid value.
         """
-        words: list[tuple[str, str]] = []
-        conditions: dict[str, tuple[str, ...]] = {}
+        groups: dict[str, list[tuple[str, str]]] = {}
         for word in filter(None, (part.strip() for part in text.split(","))):
             if "=" in word:
                 key, value = _condition(word)
-                conditions[key] = (*conditions.get(key, ()), value)
-            elif guid := _guid(word):
-                words.append(("guid", guid))
+                groups.setdefault(key, []).append((key, value))
+                continue
+            if guid := _guid(word):
+                pair = ("guid", guid)
             elif pci := _pci(word):
-                words.append(("bus_info", pci))
+                pair = ("bus_info", pci)
             elif mistake := glob_mistake(word):
                 raise UsageProblem("nic-match-invalid", f"--nic-match: {mistake}")
             else:
-                words.append(("name", word))
-        if not words and not conditions:
+                pair = ("name", word)
+            groups.setdefault("", []).append(pair)
+        if not groups:
             raise UsageProblem(
                 "nic-match-empty",
                 f"--nic-match {text!r} names no NIC",
                 "give a name or glob (ib*), a port GUID, a PCI address, or conditions "
                 "(link_layer=InfiniBand,port=1)",
             )
-        return cls(text, tuple(words), conditions)
+        return cls(text, tuple(map(tuple, groups.values())))
 
     @property
-    def partitions(self) -> tuple[str, ...]:
-        """The names of partitions; :meth:`with_pkeys` makes conditions of them."""
-        return self.conditions.get("partition", ())
-
-    def with_pkeys(self, pkeys: Sequence[str]) -> NicMatch:
-        """Return it with the P_Keys of its partitions as conditions."""
-        others = {k: v for k, v in self.conditions.items() if k != "partition"}
-        wanted = (*others.get("pkey", ()), *filter(None, map(_partition, pkeys)))
-        return replace(self, conditions={**others, "pkey": wanted})
-
-    @property
-    def for_facts(self) -> tuple[str, ...]:
-        """The conditions, and ``a PCI address``, that only a host's facts can show."""
-        keys = [key for key in self.conditions if key not in _OF_ENGINE]
-        pci = any(key == "bus_info" for key, _ in self.words)
-        return (*keys, "a PCI address") if pci else tuple(keys)
+    def keys(self) -> frozenset[str]:
+        """What it looks at."""
+        return frozenset(key for group in self.groups for key, _ in group)
 
     def means(self, nic: Interface) -> bool:
         """Whether the NIC matches. What is not known of it does not match. A P_Key
         child matches only by what no port has.
         """
-        if nic.pkey is not None and nic.parent is not None:
-            keys = {*self.conditions, *(key for key, _ in self.words if key == "name")}
-            if not keys & _OF_CHILDREN:
-                return False
-        named = any(_holds(nic, key, value) for key, value in self.words)
-        return (named or not self.words) and not self.lacks(nic)
-
-    def lacks(self, nic: Interface) -> tuple[str, ...]:
-        """Return the keys of the conditions that do not hold."""
-        return tuple(
-            key
-            for key, wanted in self.conditions.items()
-            if not any(_holds(nic, key, value) for value in wanted)
+        is_child = nic.pkey is not None and nic.parent is not None
+        if is_child and not self.keys & _OF_CHILDREN:
+            return False
+        return all(
+            any(_holds(nic, key, value) for key, value in group)
+            for group in self.groups
         )
 
 
@@ -481,9 +438,6 @@ def _holds(nic: Interface, key: str, wanted: str) -> bool:
 
 # Choose the NIC or bond of each host for a network.
 
-# A sentence lists no more NICs than this.
-_MOST_NAMED = 6
-
 
 @dataclass(frozen=True)
 class Chosen:
@@ -507,10 +461,9 @@ def choose_nics(
     that has exactly these ports.
     """
     facts = report.facts if report else None
-    found = _unclear(host, match, report) or in_partitions(host, match, report)
-    if isinstance(found, Sentence):
-        return found
-    match = found
+    unclear = _unclear(host, match, report)
+    if unclear is not None:
+        return unclear
     known = {found.name: found for found in interfaces_of(facts)} if facts else {}
     # No network is attached to a VLAN. It has the MAC address of its NIC, and its name
     # begins with that of the NIC.
@@ -538,95 +491,39 @@ def choose_nics(
     if name is not None:
         return Chosen(name, ports_of.get(name, ()), interface=nics[name])
     if meant and bond:
-        return Sentence(
-            "bond-needs-nics",
-            f"{host.name}: {match.text!r} matches {meant[0]} only; a bond needs 2",
-        )
-    return _not_one(
-        host, match, [nics[name] for name in meant], [*nics.values()], facts
-    )
+        id, what = "bond-needs-nics", f"matches {meant[0]} only; a bond needs 2"
+    elif meant:
+        id, what = "nic-ambiguous", f"matches {listed(meant)}; narrow it, or give "
+        what += "--bond active-backup"
+    else:
+        id, what = "nic-unmatched", f"matches no NIC ({listed([*nics]) or 'none'})"
+        if match.keys & {"pkey", "pkey_vlan"}:
+            what += "; pkey_children in its policy make the child of a partition"
+    if not bond and facts:
+        what += "; 'ovirt-rdma-host facts --interfaces' there shows what each NIC is"
+    return Sentence(id, f"{host.name}: {match.text!r} {what}")
 
 
 def _unclear(
     host: Host, match: NicMatch, report: Optional[HostReport]
 ) -> Optional[Sentence]:
     """Refuse what needs facts without facts, and the name of a VLAN."""
-    if match.for_facts and (report is None or report.facts is None):
+    keys = sorted(match.keys - _OF_ENGINE)
+    if keys and (report is None or report.facts is None):
         why = f" ({report.problem})" if report and report.problem else ""
         return Sentence(
             "nic-match-needs-facts",
-            f"{host.name}: {', '.join(match.for_facts)} can only be matched with the "
-            f"host's facts{why}; give --facts-dir, or a name or port GUID instead",
+            f"{host.name}: {', '.join(keys)} can only be matched with the host's facts"
+            f"{why}; give --facts-dir, or a name or port GUID instead",
         )
     for nic in host.nics or ():
-        if nic.vlan_of and ("name", nic.name) in match.words:
+        if nic.vlan_of and any(("name", nic.name) in g for g in match.groups):
             return Sentence(
                 "nic-is-vlan",
                 f"{host.name}: {nic.name} is a VLAN on {nic.vlan_of}; the engine makes "
                 f"VLANs itself, for networks with a VLAN tag: give {nic.vlan_of}",
             )
     return None
-
-
-def _not_one(
-    host: Host,
-    match: NicMatch,
-    meant: Sequence[Interface],
-    nics: Sequence[Interface],
-    facts: Optional[Facts],
-) -> Sentence:
-    if meant:
-        names = ", ".join(
-            _with(nic, ("device", "port", *["parent"] * bool(nic.parent)))
-            if match.conditions and nic.device
-            else nic.name
-            for nic in meant
-        )
-        return Sentence(
-            "nic-ambiguous",
-            f"{host.name}: {match.text!r} matches {names}; narrow it, or give --bond "
-            "active-backup",
-        )
-    shown = [
-        f"{nic.name} (a P_Key child)"
-        if match.conditions and nic.parent and not match.lacks(nic)
-        else _with(nic, match.lacks(nic))
-        for nic in nics[:_MOST_NAMED]
-    ]
-    shown += ["..."] if len(nics) > _MOST_NAMED else []
-    return Sentence(
-        "nic-unmatched",
-        f"{host.name}: no NIC matches {match.text!r} (NICs: "
-        f"{', '.join(shown) or 'none'}){_missing_child(match, facts)}",
-    )
-
-
-def in_partitions(
-    host: Host, match: NicMatch, report: Optional[HostReport]
-) -> Union[NicMatch, Sentence]:
-    """Return ``match`` with the P_Keys of the partitions that it names, by the policy
-    that is loaded on ``host``, or why there is none.
-    """
-    if not match.partitions:
-        return match
-    policy, reason = loaded_policy(report or HostReport(host.name))
-    if policy is None:
-        return Sentence(
-            "partitions-unknown",
-            f"{host.name}: the partitions of its policy are unknown: {reason}",
-        )
-    pkeys = []
-    for name in match.partitions:
-        pkey = policy.fabric.pkey_named(name)
-        if pkey is None:
-            known = ", ".join(one.name for one in policy.fabric.partitions) or "none"
-            return Sentence(
-                "partition-unknown",
-                f"{host.name}: its policy has no partition {name!r} "
-                f"(fabric.partitions: {known})",
-            )
-        pkeys.append(pkey)
-    return match.with_pkeys(pkeys)
 
 
 def _seen(nic: Nic, known: Interface) -> Interface:
@@ -638,35 +535,3 @@ def _seen(nic: Nic, known: Interface) -> Interface:
         link_layer=INFINIBAND if nic.infiniband else layer,
         guid=guid.in_groups if guid and guid.assigned else known.guid,
     )
-
-
-def _with(nic: Interface, keys: Sequence[str]) -> str:
-    """Return ``ib0 (port=1)``: the name, and what the NIC is."""
-    values = []
-    for key in keys:
-        value = getattr(nic, key)
-        text = "+".join(value) if isinstance(value, tuple) else value
-        values.append(f"{key}={text or 'none'}")
-    return f"{nic.name} ({', '.join(values)})" if values else nic.name
-
-
-def _missing_child(match: NicMatch, facts: Optional[Facts]) -> str:
-    """Return what to do if no NIC is in the partition, as the end of a sentence."""
-    wanted = [int(pkey, 16) for pkey in match.conditions.get("pkey", ())]
-    vlans = match.conditions.get("pkey_vlan", ())
-    wanted += [partition_of(pkey_of_vlan(int(vlan))) or 0 for vlan in vlans]
-    if facts is None or len(wanted) != 1:
-        return ""
-    (partition,) = wanted
-    children = [i.pkey for i in interfaces_of(facts) if i.parent and i.pkey]
-    if partition in map(partition_of, children):
-        return ""
-    pkey = full_member(partition)
-    for device in facts.rdma_devices:
-        for port in device.ports:
-            if partition in (partition_of(entry.value) for entry in port.pkeys):
-                return (
-                    f"; add {pkey} to pkey_children in the host's policy, and run "
-                    "'ovirt-rdma-host apply' there"
-                )
-    return f"; the subnet manager has given {pkey} to none of its ports"

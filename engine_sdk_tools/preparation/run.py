@@ -37,7 +37,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
 )
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Prepared
-from ovirt_rdma.engine_sdk_tools.hosts.report import digest_without_drop_ins
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, digest_without_drop_ins
 from ovirt_rdma.engine_sdk_tools.model import (
     BROKEN,
     BROKEN_OUT_S,
@@ -134,9 +134,13 @@ class Preparation:
     def _statuses(self) -> dict[str, Optional[str]]:
         return {host.id: host.status for host in self._engine.hosts}
 
-    def _hosts(self, state: PreparationState, step: RunStep) -> list[Host]:
-        ids = {state.host(name).id for name in step.names}
-        return [host for host in self._engine.hosts if host.id in ids]
+    def _hosts(self, state: PreparationState, step: RunStep) -> dict[str, Host]:
+        """Return the hosts of ``step`` by the name that the state has; the engine may
+        have another one by now.
+        """
+        now = {host.id: host for host in self._engine.hosts}
+        ids = {name: state.host(name).id for name in step.names}
+        return {name: now[id] for name, id in ids.items() if id in now}
 
     def _do(self, state: PreparationState, step: RunStep) -> PreparationState:
         changes = step.call is not None or step.kind == Kind.RUN
@@ -206,14 +210,13 @@ class Preparation:
         try:
             if self.access is not None:
                 why = "it did not answer"
-                results = self.access.prepare(hosts, self.variables)
+                results = self.access.prepare([*hosts.values()], self.variables)
         except Problem as problem:
             why = problem.one_line
-        present = {host.id: host.name for host in hosts}
         for name in step.names:
-            named = present.get(state.host(name).id, name)
-            result = results.get(named, Prepared(name, problem=why))
-            state = self._judged(state, name, result)
+            host = hosts.get(name)
+            result = results.get(host.name) if host else None
+            state = self._judged(state, name, result or Prepared(name, problem=why))
         return state
 
     def _judged(
@@ -238,16 +241,15 @@ class Preparation:
     def _look(self, state: PreparationState, step: RunStep) -> PreparationState:
         """Compare the hosts' own reports with what their proof says."""
         hosts = self._hosts(state, step)
-        reports: Mapping[str, Any] = {}
+        reports: Mapping[str, HostReport] = {}
         if self.access is not None:
             try:
-                reports = self.access.reports(hosts)
+                reports = self.access.reports([*hosts.values()])
             except Problem as problem:
                 self.listener.note(problem.one_line)
-        by_id = {host.id: reports.get(host.name) for host in hosts}
         for name in step.names:
-            record = state.host(name)
-            report = by_id.get(record.id)
+            record, host = state.host(name), hosts.get(name)
+            report = reports.get(host.name) if host else None
             if record.sentinel == plan.NO_HARDWARE:
                 state = state.with_host(name, stage=plan.NO_HARDWARE)
             elif report is None or report.status is None:
@@ -258,7 +260,7 @@ class Preparation:
         return state
 
     def _compared(
-        self, state: PreparationState, record: HostRecord, report: Any
+        self, state: PreparationState, record: HostRecord, report: HostReport
     ) -> PreparationState:
         digest = digest_without_drop_ins(report)
         if state.digest is not None and digest != state.digest:

@@ -180,10 +180,6 @@ class FabricPolicy:
         names = (r.name for r in self.partitions if partition_of(r.pkey) == own)
         return next(names, None)
 
-    def pkey_named(self, name: str) -> Optional[str]:
-        """Return the P_Key of full members of the partition ``name``, or None."""
-        return next((one.pkey for one in self.partitions if one.name == name), None)
-
     def guids_of(self, who: str) -> Optional[tuple[str, ...]]:
         """Return the GUIDs of the host ``who``; None if it is no host's name."""
         return next((host.guids for host in self.hosts if host.name == who), None)

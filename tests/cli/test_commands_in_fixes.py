@@ -80,7 +80,6 @@ PLACEHOLDER = re.compile(
 )
 # Sentences that describe a form that the reader has to write, and no fix.
 FORMS = {
-    "cli/engine/main.py:name_and_value",
     "engine_sdk_tools/hosts/deploy_hook.py:read_settings",
     "engine_sdk_tools/hosts/report.py:DumpFolder._listed",
     "engine_sdk_tools/hosts/inventory.py:read_inventory",

@@ -232,7 +232,6 @@ WITHOUT_ROW = {
             "ovirt-rdma hosts prepare 1 --by reinstall",
         ),
         *fixed("engine_sdk_tools/conversion/steps.py:_somebody_elses", LOAD),
-        *fixed("engine_sdk_tools/networks/nics.py:_missing_child", APPLY),
     ],
     "to copy in the portal, where nothing has to be wrong: tests/engine/report": [
         *fixed(

@@ -135,7 +135,7 @@ CASES = [
     (nothing, f"{CREATE} --transport tcp --nfs-version 3 --mount-options hard", {}),
     (nothing, CREATE.replace("nfs2.example.com", "[2001:db8::1]"), {}),
     (nothing, "network create lan --datacenter dc1 --mtu auto", {}),
-    (nothing, "network create lan --datacenter dc1 --mtu 2044 --migration", {}),
+    (nothing, "network create lan --datacenter dc1 --mtu 2044", {}),
     (a_network, ATTACH, {}),
     (an_attached_network, ATTACH, {"hosts": 3}),
     (nothing, "policy push policy.yaml --hosts '*'", {}),

@@ -77,9 +77,9 @@ def test_attach_dry_run_shows_the_table(run, double, network):
     result = run(*ATTACH, *SPAN, "--dry-run")
 
     assert result.code == 0
-    lines = [line.split()[:4] for line in result.out.splitlines()[:4]]
-    assert lines == [
-        ["HOST", "NIC", "ADDRESS", "ACTION"],
+    lines = [line.split() for line in result.out.splitlines()[:4]]
+    assert lines[0][:2] + lines[0][5:7] == ["HOST", "NIC", "ADDRESS", "ACTION"]
+    assert [[*line[:2], *line[4:6]] for line in lines[1:]] == [
         ["host01", "ib0", "10.20.0.11/24", "attach"],
         ["host02", "ib0", "10.20.0.12/24", "attach"],
         ["host03", "ib0", "10.20.0.13/24", "attach"],
@@ -143,26 +143,12 @@ def test_attach_where_one_host_fails(run, double, network):
     [
         (("--addresses", "nowhere.yaml"), 2, "nowhere.yaml cannot be read"),
         (("--addresses", "10.20.0.300/24"), 2, "is not a range"),
-        ((*SPAN, "--connectivity-timeout", "0"), 2, "1 to 120"),
-        ((*SPAN, "--property", "a=1", "--property", "a=2"), 2, "given twice"),
-        ((*SPAN, "--property", "ipoib_mode=connected"), 3, "engine-config -s"),
         ((*SPAN, "--bond", "active-backup"), 3, "a bond needs 2"),
     ],
 )
 def test_attach_with_wrong_words(run, double, network, words, code, sentence):
     run(*ATTACH, *words, "--assume-yes").refused(code, sentence)
     assert double.changes() == []
-
-
-def test_required_later(run, double, network):
-    first = run(*CREATE, "--required-later", "--assume-yes")
-    assert "to host01, host02, host03" in first.err
-    run(*ATTACH, *SPAN, "--assume-yes")
-
-    result = run(*CREATE, "--required-later", "--assume-yes")
-
-    assert "Required in cl1 from now on." in result.out
-    assert double.world.cluster("cl1").networks[network.id].required
 
 
 BY_KIND = ("network", "attach", "storage", "--hosts", "*", *SPAN)
@@ -211,55 +197,21 @@ def test_a_network_finds_the_child_of_its_partition(run, double, other_names, pk
     assert double.world.host("host03").nic("ibs2f0.8064").address == "10.20.0.13"
 
 
-POLICY = (
-    "version: 1\nfabric:\n  partitions:\n    backup: {{vlan: {}, members: [ALL]}}\n"
-)
-
-
-def test_a_partition_has_the_name_of_the_policy(run, double, other_names):
-    for host in double.world.hosts.values():
-        host.policy_text = POLICY.format(100)
-    found = chosen(run, "--pkey", "backup")
-    children = {host: f"{nic}.8064" for host, nic in other_names.items()}
-    assert {host: nic["name"] for host, nic in found.items()} == children
-    words = ("network", "create", "backup", "--datacenter", "dc1", "--dry-run")
-    document = run(*words, "--pkey", "backup", "-o", "json").document
-    assert ".8064 of host" in document["because"]
-
-    run(*BY_KIND, "--pkey", "store", "--assume-yes").refused(
-        3, "host01, ", ": its policy has no partition 'store'", "(fabric.partitions: "
-    )
-    run(*words, "--pkey", "store").refused(3, ": its policy has no partition")
-    assert double.changes() == []
-
-
-def test_a_name_of_two_partitions_is_refused(run, double, other_names):
-    for number, (name, nic) in enumerate(other_names.items()):
-        host = double.world.host(name)
-        host.policy_text = POLICY.format(100 + number // 2)
-        child = host.nic(f"{nic}.8064")
-        child.name = f"{nic}.{0x8064 + number // 2:04x}"
-    run(*BY_KIND, "--pkey", "backup", "--assume-yes").refused(
-        3, "backup is not the same partition", "0x8064 on host01, 0x8065 on host03"
-    )
-    assert double.changes() == []
-
-
 def test_a_host_without_such_a_nic_is_named_with_its_nics(run, double, other_names):
     host = double.world.host("host02")
     host.nics = [nic for nic in host.nics if nic.name != "ibp65s0.8064"]
     run(*BY_KIND, "--pkey", "vlan=100", "--assume-yes").refused(
-        3, "host02: no NIC matches 'pkey_vlan=100'", "ibp65s0 (pkey_vlan=none)"
+        3, "host02: 'pkey_vlan=100' matches no NIC (eth0, ibp65s0)"
     )
     assert double.changes() == []
     # Both options together.
     run(*BY_KIND, "--pkey", "0x8064", "--nic-match", "port=2").refused(
-        3, "host01: no NIC matches 'port=2,pkey=0x8064'", "ib0.8064 (port=1)"
+        3, "host01: 'port=2,pkey=0x8064' matches no NIC (eth0, ib0"
     )
 
 
 @pytest.mark.parametrize(
-    "pkey", ["8064", "0x8000", "vlan=0", "vlan=4095", "vlan=x", "a/b"]
+    "pkey", ["8064", "0x8000", "vlan=0", "vlan=4095", "vlan=x", "backup"]
 )
 def test_what_is_no_partition(run, network, pkey):
     run(*BY_KIND, "--pkey", pkey).refused(2, repr(pkey), "is neither a P_Key")

@@ -246,7 +246,7 @@ def test_a_host_that_somebody_takes_away_meanwhile_is_no_failure(session, double
     result = made(session, door, listener=When("proving", away))
 
     assert left(double) == (["new"], [EXPORT])
-    assert "host03 is in maintenance" in result.hosts[2].sentence
+    assert "host03 is in maintenance" in result.hosts[2].cell.sentence
 
 
 def test_hosts_that_nobody_can_ask_are_not_verified(session, double):

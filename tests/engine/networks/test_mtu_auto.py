@@ -23,27 +23,19 @@ def facts(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "netdev", "mode", "mtu", "because"),
+    ("name", "netdev", "mtu", "because"),
     [
-        (FABRIC, "ib0", None, 2044, "the link has MTU 2048"),
-        (FABRIC, "ib1", None, 65520, "it is in connected mode"),
-        (FABRIC, "ib1", "datagram", 2044, "the link has MTU 2048"),
-        (FABRIC, "ib3", None, 4092, "the port's largest MTU is 4096"),
-        (FABRIC, "ib0", "connected", 65520, "connected mode is requested"),
-        ("facts/connectx3-ib", "ib0", None, None, "ibv_devinfo"),
-        ("hosts/connectx-7-ndr/facts", "ib0", "connected", 2044, "datagram mode only"),
+        (FABRIC, "ib0", 2044, "the link has MTU 2048"),
+        (FABRIC, "ib1", 65520, "it is in connected mode"),
+        (FABRIC, "ib3", 4092, "the port's largest MTU is 4096"),
+        ("facts/connectx3-ib", "ib0", None, "ibv_devinfo"),
     ],
 )
-def test_limits(name, netdev, mode, mtu, because):
-    found = ipoib_mtus(facts(name), mode)[netdev]
+def test_limits(name, netdev, mtu, because):
+    found = ipoib_mtus(facts(name))[netdev]
 
     assert found.mtu == mtu
     assert because in found.because
-
-
-def test_connected_mode_that_cannot_be():
-    found = ipoib_mtus(facts("hosts/connectx-7-ndr/facts"), "connected")["ib0"]
-    assert "datagram mode only" in found.no_mode
 
 
 def test_children_are_told_from_ports():

@@ -20,7 +20,6 @@ from ovirt_rdma.engine_sdk_tools.networks.attach import (
     SYNC,
     AttachRequest,
     attach_network,
-    declared_properties,
     plan_network_attach,
 )
 from ovirt_rdma.engine_sdk_tools.networks.create import (
@@ -57,8 +56,7 @@ def door(double):
 def planned(session, door=None, request=REQUEST):
     engine = read_engine(session, networks=True, nics=True, attachments=True)
     reports = door.reports(engine.hosts) if door else {}
-    declared = declared_properties(session, engine, engine.hosts)
-    return plan_network_attach(engine, reports, declared, request)
+    return plan_network_attach(engine, reports, request)
 
 
 def attached(session, door=None, request=REQUEST, **how):
@@ -291,7 +289,7 @@ def test_a_host_that_changed_meanwhile_is_left(session, double):
     result = attach_network(session, plan, Listener(), keep_going=True)
 
     assert [r.outcome for r in result.rows] == ["done", "as before", "done"]
-    assert "host02 is installing" in result.rows[1].sentence
+    assert "host02: it is installing" in result.rows[1].sentence
 
 
 def test_a_bond_of_both_ports(session, double):
@@ -317,39 +315,15 @@ def test_a_bond_goes_again_with_its_network(session, double):
     assert [n.name for n in double.world.host("host01").nics] == ["eth0", "ib0", "ib1"]
 
 
-def test_custom_properties_where_they_are_declared(session, double):
+def test_custom_properties_that_a_host_has_stay(session, double):
     double.world.options[USER_PROPERTIES, "4.7"] = OPTION
-    asks = {"ipoib_mode": "connected"}
-
-    attached(session, request=replace(REQUEST, properties=asks))
-
-    host = double.world.host("host01")
-    assert host.attachments[-1].properties == asks
-    # A request without properties keeps those that the host has.
-    assert [row.act for row in planned(session).rows] == [NOTHING] * 3
+    attached(session)
+    host, has = double.world.host("host01"), {"ipoib_mode": "connected"}
+    host.attachments[-1].properties = has
     moved = replace(REQUEST, span="10.20.0.31/24")
     assert [row.act for row in planned(session, request=moved).rows] == [CHANGE] * 3
     attached(session, request=moved)
-    assert host.attachments[-1].properties == asks
-
-
-def test_custom_properties_that_are_not_declared(session, double):
-    error = refused(
-        session,
-        "property-undeclared",
-        "engine-config -s UserDefinedNetworkCustomProperties="
-        "'ipoib_mode=^(auto|datagram|connected)$' --cver=4.7",
-        properties={"ipoib_mode": "connected"},
-    )
-    assert error.exit_code == 3
-    double.world.options[USER_PROPERTIES, "4.7"] = OPTION
-    refused(
-        session,
-        "property-value-invalid",
-        "ipoib_mode=x",
-        "4.7",
-        properties={"ipoib_mode": "x"},
-    )
+    assert host.attachments[-1].properties == has
 
 
 @pytest.mark.parametrize(
@@ -517,27 +491,3 @@ def test_an_mtu_that_nobody_can_check_is_a_warning(session):
 
 def test_facts_take_the_warning_away(session, door):
     assert planned(session, door).warnings == ()
-
-
-def test_required_later(session, double):
-    attached(session)
-    engine = read_engine(session, networks=True, nics=True, attachments=True)
-    wanted = NetworkRequest("storage", "dc1", 2044, required=True)
-
-    create_network(session, plan_network_create(engine, {}, wanted), Listener())
-
-    rows = double.world.cluster("cl1").networks
-    assert rows[double.world.network("storage").id].required
-    assert {h.status for h in double.world.hosts.values()} == {"up"}
-
-
-def test_connected_mode_that_the_adapter_has_not(session, double, door):
-    double.world.options[USER_PROPERTIES, "4.7"] = OPTION
-    plan_asks = {"ipoib_mode": "connected"}
-    for host in double.world.hosts.values():
-        # By the first byte of the address, as with mlx5, the driver accepts no
-        # connections.
-        host.nic("ib0").mac = "00" + host.nic("ib0").mac[2:]
-
-    id = "connected-mode-unsupported"
-    refused(session, id, "host01", "ib0", door=door, properties=plan_asks)

@@ -57,7 +57,7 @@ def test_vlans_are_no_ports_of_a_bond():
 
 
 def test_nor_are_they_offered():
-    reason([chosen("mlx*")], "nic-unmatched", "mlx*", ": eth0, ib0, ib0.8001)")
+    reason([chosen("mlx*")], "nic-unmatched", "mlx*", "(eth0, ib0, ib0.8001)")
 
 
 def test_a_new_bond_takes_no_name_that_a_vlan_has():
@@ -90,7 +90,7 @@ def made(session, name):
 
 def planned(session, request):
     engine = read_engine(session, networks=True, nics=True, attachments=True)
-    return plan_network_attach(engine, {}, {}, request)
+    return plan_network_attach(engine, {}, request)
 
 
 def attached(session, double, vlan):

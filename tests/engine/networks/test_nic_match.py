@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.engine.refusals import reason
 
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, digest_of
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host, Nic
 from ovirt_rdma.engine_sdk_tools.networks.nics import (
     KEYS,
@@ -20,7 +20,6 @@ from ovirt_rdma.engine_sdk_tools.networks.nics import (
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.uses import Interface
-from ovirt_rdma.host.policy.load import PolicyFiles
 
 pytestmark = pytest.mark.engine
 
@@ -183,65 +182,24 @@ def test_a_partition_is_found_whatever_the_name_of_its_child():
     assert chosen("pkey=0x0005").interface.parent == "ib0"
 
 
-def test_the_name_of_a_partition_is_that_of_the_loaded_policy():
-    text = "version: 1\nfabric: {partitions: {store: {pkey: 0x0001, members: [ALL]}}}\n"
-    digest = digest_of(PolicyFiles(text))
-    loaded = {"policy": {"loaded": True, "digest": digest, "drop_ins": {}}}
-    with_policy = replace(FABRIC, policy_text=text, status=loaded)
-    assert chosen("partition=store", with_policy) == Chosen("ib0.8001")
-    refusal = chosen("partition=other", with_policy)
-    reason([refusal], "partition-unknown", "hv1", "'other'", "store")
-    stale = replace(with_policy, policy_text="version: 1\n")
-    reason([chosen("partition=store", stale)], "partitions-unknown", "hv1", "loaded")
-    reason([chosen("partition=store")], "partitions-unknown", "hv1", "status")
-    refusal = chosen("partition=store", with_report=False)
-    reason([refusal], "nic-match-needs-facts", "hv1: partition can only")
-
-
-def test_the_candidates_of_an_ambiguous_match_are_named_with_what_tells_them_apart():
+def test_the_candidates_of_an_ambiguous_match_are_named():
     refusal = chosen("link_layer=InfiniBand,port=1")
-    reason([refusal], "nic-ambiguous", "hv1: ", "ib0 (device=mlx4_0, port=1)")
-    assert "ib2 (device=mlx4_1, port=1)" in refusal
-    assert "ib0.8001" not in refusal
-    refusal = chosen("name=ib0*,port=1")
-    assert "ib0.8001 (device=mlx4_0, port=1, parent=ib0)" in refusal
+    reason([refusal], "nic-ambiguous", "hv1: ", "matches ib0, ib2; narrow it")
+    assert "'ovirt-rdma-host facts --interfaces' there" in refusal
+    reason([chosen("name=ib0*,port=1")], "nic-ambiguous", "matches ib0, ib0.8001")
 
 
-def test_no_match_says_what_each_nic_has_instead():
+def test_no_match_says_which_nics_there_are():
     refusal = chosen("link_layer=InfiniBand,port=3")
-    reason([refusal], "nic-unmatched", "hv1: no NIC matches", "ib0 (port=1)")
-    assert "ib1 (port=2)" in refusal
-    refusal = chosen("device=mlx4_0,port=1,driver=mlx5_core")
-    assert "ib0 (driver=mlx4_core)" in refusal
-    assert "ib0.8001 (a P_Key child)" in chosen("driver=ipoib")
-
-
-def test_a_partition_without_a_child_says_whether_the_port_is_in_it():
-    table = {
-        entry.value
-        for device in FABRIC.facts.rdma_devices
-        for port in device.ports
-        for entry in port.pkeys
-    }
-    device, *others = FABRIC.facts.rdma_devices
-    first, *ports = device.ports
-    entry = replace(first.pkeys[0], index=9, value="0x0123")
-    assert not table & {"0x0123", "0x8123"}
-    device = replace(
-        device, ports=(replace(first, pkeys=(*first.pkeys, entry)), *ports)
-    )
-    inside = replace(FABRIC.facts, rdma_devices=(device, *others))
-    refusal = chosen("pkey=0x8123", replace(FABRIC, facts=inside))
-    reason([refusal], "nic-unmatched", "add 0x8123 to pkey_children")
-    refusal = chosen("pkey=0x123")
-    reason([refusal], "nic-unmatched", "has given 0x8123 to none of its ports")
-    assert chosen("pkey_vlan=291").endswith("has given 0x8123 to none of its ports")
-    # The child exists, and another condition is wrong.
-    assert chosen("pkey=0x8001,port=2").endswith(")")
+    reason([refusal], "nic-unmatched", "matches no NIC (bond0, ib0, ib0.8001, ")
+    assert "pkey_children" not in refusal
+    reason([chosen("driver=ipoib")], "nic-unmatched")
+    for text in ("pkey=0x8123", "pkey_vlan=291", "pkey=0x8001,port=2"):
+        reason([chosen(text)], "nic-unmatched", "pkey_children in its policy")
 
 
 def test_a_condition_without_facts_is_refused_with_the_reason():
-    for text, key in (("port=1", "port"), ("04:00.0", "a PCI address")):
+    for text, key in (("port=1", "port"), ("04:00.0", "bus_info")):
         refusal = chosen(text, with_report=False)
         reason(
             [refusal], "nic-match-needs-facts", f"hv1: {key} can only", "--facts-dir"
