@@ -10,9 +10,10 @@ free; and the *lever* makes the attempts fail at once, after which the kernel
 leaves the lock for 3 s (net/sunrpc/clnt.c, call_connect_status): a route
 ``unreachable`` to the old address, and false neighbours. One, of an address that nobody
 has, lets an address resolution that is under way look at the route now and not after
-5 s (drivers/infiniband/core/addr.c, netevent_callback); for RoCE with a link, one of
-the old address ends an RDMA connect that is beyond it (cma.c, cma_netevent_callback).
-All is removed again in any case, and after a kill by :func:`undo_levers`.
+5 s (drivers/infiniband/core/addr.c, netevent_callback); for RoCE, one of the old
+address ends an RDMA connect that is beyond it (cma.c, cma_netevent_callback), and none
+connects to that one: a resolution looks at the route first (addr.c, addr_resolve). All
+is removed again in any case, and after a kill by :func:`undo_levers`.
 """
 
 from __future__ import annotations
@@ -58,10 +59,6 @@ _FALSE_MAC = "02:00:00:00:00:0{}"
 _NOBODY = "192.0.2.186"
 # InfiniBand's hardware addresses are longer (20 bytes, include/linux/if_infiniband.h).
 _LONGER = ":00" * 14
-# A neighbour whose hardware address is known: the attempt is beyond its resolution.
-_RESOLVED = {"REACHABLE", "STALE", "DELAY", "PROBE"}
-
-
 _DSTADDR = "dstaddr"
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 # include/uapi/linux/prctl.h
@@ -147,7 +144,7 @@ class Lever:
 
     def __init__(self, root: str, address: str, link: Link, run: Runner) -> None:
         self._root, self._address, self._link, self._run = root, address, link, run
-        self._turn, self._is_false = 0, False
+        self._turn = 0
 
     @contextlib.contextmanager
     def pulled(self) -> Iterator[Lever]:
@@ -170,14 +167,12 @@ class Lever:
         self._turn = self._turn % 9 + 1
         with contextlib.suppress(CommandFailed):
             self._be_false(_NOBODY)
-        if self._link.problem or not self._link.is_ethernet:
-            # Without a link an attempt is in its resolution: a false neighbour would
-            # let it continue to nobody.
+        if not self._link.is_ethernet:
             return
         with contextlib.suppress(CommandFailed):
             shown = self._run(_neighbour("show", self._address, self._link.netdev))
-            if self._is_false or _RESOLVED & set(shown.split()):
-                self._is_false = True
+            # An operator's own stays.
+            if "PERMANENT" not in shown or _FALSE_MAC[:-2] in shown:
                 self._be_false(self._address)
 
     def _be_false(self, address: str) -> None:

@@ -127,10 +127,9 @@ def _free(kernel: Kernel, dstaddr: Path, when: Callable[[], bool]) -> threading.
     ("link", "neighbour", "false"),
     [
         (WITH_LINK, "REACHABLE", True),
-        (WITH_LINK, "PROBE", True),
-        # An attempt in its resolution would continue to nobody.
-        (WITH_LINK, "INCOMPLETE", False),
-        (WITH_LINK._replace(problem="eth0 has no link"), "REACHABLE", False),
+        (WITH_LINK, "INCOMPLETE", True),
+        # It lost its link a moment after the attempt was beyond its resolution.
+        (WITH_LINK._replace(problem="eth0 has no link"), "FAILED", True),
         (WITH_LINK._replace(is_ethernet=False), "REACHABLE", False),
     ],
 )
@@ -323,12 +322,13 @@ def test_with_the_real_ip(root: Path, real_ip: Runner, more: str):
     assert "02:00" not in real_ip(["ip", "neigh"])
 
 
-def test_a_route_and_a_neighbour_of_others_stay(root: Path):
+@pytest.mark.parametrize("is_ethernet", [True, False])
+def test_a_route_and_a_neighbour_of_others_stay(root: Path, is_ethernet: bool):
     kernel = Kernel("PERMANENT")
     kernel.routes.add(f"unreachable {A1}/32")
-    with_it = WITH_LINK._replace(is_ethernet=False)
-    with Lever(str(root), A1, with_it, kernel.run).pulled():
-        pass
+    with_it = WITH_LINK._replace(is_ethernet=is_ethernet)
+    with Lever(str(root), A1, with_it, kernel.run).pulled() as lever:
+        lever.again()
     assert kernel.routes == {f"unreachable {A1}/32"}
     assert "52:54" in kernel.neighbours[A1]
 
