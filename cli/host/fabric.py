@@ -6,8 +6,6 @@ All but ``apply``, ``enable`` and ``disable`` only read.
 
 from __future__ import annotations
 
-import difflib
-import shlex
 from dataclasses import asdict
 from functools import partial
 from typing import Any, ClassVar, Optional
@@ -18,7 +16,6 @@ from ovirt_rdma.cli.host.arguments import (
     add_policy,
     refuse_facts,
 )
-from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.host.shown.runs import BACK, RunReport, ThisHost, as_root
 from ovirt_rdma.cli.output import Output, count, sentences
@@ -50,7 +47,6 @@ from ovirt_rdma.host.fabric.partitions_conf import (
     Definition,
     PartitionsProblem,
     parse,
-    render,
 )
 from ovirt_rdma.host.fabric.subnet import (
     FabricFacts,
@@ -149,53 +145,6 @@ class Validate(HostVerb):
                 number = len({one.pkey for one in definitions})
                 output.line(f"{name} is valid: {count(number, 'partition')}.")
         return ExitCode.CHECKS_FAILED if errors else ExitCode.DONE
-
-
-class Diff(HostVerb):
-    """Compare partitions.conf with the policy, by its meaning."""
-
-    codes = "0 compared; with --exit-code 3 if they differ"
-    examples = ("", "partitions.conf --policy new.yaml --exit-code")
-    more = "Comments, spaces and the way in which numbers are written do not count."
-
-    file: Optional[str]
-    policy: Optional[str]
-    exit_code: bool
-
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        _add_file(parser)
-        add_policy(parser)
-        parser.add_argument(
-            "--exit-code", action="store_true", help="exit with 3 if they differ"
-        )
-
-    def run(self, context: Context) -> int:
-        desired, source = _of_policy(self.policy, context)
-        name, output = _file(self.file, context), context.output
-        present = parse(_read(name), name)
-        lines: list[str] = []
-        if present != desired:
-            before, after = (render(one).splitlines() for one in (present, desired))
-            lines += difflib.unified_diff(before, after, name, source, lineterm="")
-        if not output.for_people:
-            content = {
-                "file": name,
-                "policy": source,
-                "same": not lines,
-                "diff": lines,
-            }
-            output.document("fabric-diff", content)
-        elif lines:
-            for line in lines:
-                output.line(line, {"-": "bad", "+": "good"}.get(line[:1]))
-            words = ["apply"]
-            if self.policy is not None:
-                words = ["render", "--policy", self.policy]
-            output.next(shlex.join([PROGRAM, "fabric", "partitions", *words]))
-        else:
-            output.line(f"{name} has the partitions of the policy ({source}).")
-        return ExitCode.CHECKS_FAILED if lines and self.exit_code else ExitCode.DONE
 
 
 class Status(HostVerb):

@@ -27,7 +27,6 @@ _POLICY: Table = (
         "print a policy for what is mounted and plugged in now",
         "host.policy.Init",
     ),
-    ("edit", "edit a policy file, and write it if it is valid", "host.policy.Edit"),
     ("check", "validate a policy file, and show all mistakes", "host.policy.Check"),
     ("load", "validate a policy file and load it", "host.policy.Load"),
     (
@@ -74,7 +73,6 @@ _PARTITIONS: Table = (
         "validate partitions.conf, and show all mistakes",
         "host.fabric.Validate",
     ),
-    ("diff", "compare partitions.conf with the policy", "host.fabric.Diff"),
     ("apply", "write partitions.conf as the policy says", "host.fabric.Apply"),
 )
 _SM: Table = (

@@ -401,8 +401,8 @@ def _no_paths(root: str) -> tuple[str, str, bool]:
         restart = f"systemctl restart {DAEMON_UNIT}"
         return "The daemon that is running does not know paths", restart, True
     if task.state == OFF:
-        edit = "add paths to the rule of the server: ovirt-rdma-host policy edit"
-        return "No rule of the policy has paths", edit, False
+        fix = "add paths to the rule of the server: ovirt-rdma-policy(5)"
+        return "No rule of the policy has paths", fix, False
     said = f": {task.sentence}" if task.sentence else ""
     journal = f"journalctl -b -u {DAEMON_UNIT}"
     return f"The paths are unknown; task paths: {task.state}{said}", journal, True

@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``policy init``, ``edit``, ``check``, ``load`` and ``show``."""
+"""Run ``policy init``, ``check``, ``load`` and ``show``."""
 
 from __future__ import annotations
 
 import gzip
-import os
 import re
-import shlex
-import stat
-import subprocess
-import tempfile
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,7 +20,6 @@ from ovirt_rdma.cli.host.arguments import (
     export_of,
     refuse_facts,
 )
-from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.shown.policy import policy_counts, show_parts
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import (
@@ -39,7 +33,7 @@ from ovirt_rdma.cli.parser import (
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.modules import with_module_details
 from ovirt_rdma.host.collect.storage import MOUNTINFO
-from ovirt_rdma.host.errors import NOTHING_CHANGED, ExitCode, Problem
+from ovirt_rdma.host.errors import NOTHING_CHANGED, ExitCode
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import load as load_facts
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
@@ -56,9 +50,7 @@ from ovirt_rdma.host.policy.model import (
 )
 from ovirt_rdma.host.policy.store import in_force, store
 from ovirt_rdma.host.rules.modules import vendors_client
-from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.lock import one_run
-from ovirt_rdma.host.system.safe_file import read_named
 from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.policy_proposal import proposed
 
@@ -279,81 +271,6 @@ class Init(HostVerb):
         for line in text.splitlines():
             output.line(line)
         return ExitCode.DONE
-
-
-class Edit(HostVerb):
-    """Edit a policy file, and write it only if it is valid."""
-
-    codes = "0 written or unchanged, 1 failed, 3 it has mistakes, and is not written"
-    examples = ("", "new.yaml")
-    more = (
-        "Runs $VISUAL, $EDITOR or vi on a draft beside the file. A draft with\n"
-        "mistakes is kept, and its name is printed. Nothing is loaded."
-    )
-
-    file: Optional[str]
-
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        _add_file(parser)
-        refuse_facts(parser)
-
-    def run(self, context: Context) -> int:
-        output, path = context.output, _file(self.file, context)
-        try:
-            before = _content(path)
-            with tempfile.NamedTemporaryFile(
-                dir=path.parent, prefix=".draft.", suffix=".yaml", delete=False
-            ) as opened:
-                opened.write(before)
-            draft = Path(opened.name)
-            loaded = _edited(draft, output)
-            after = _content(draft)
-            if after != before:
-                if _content(path) != before:
-                    raise Problem(
-                        "policy-file-changed",
-                        f"{path} was changed by somebody else; your draft is {draft}",
-                        f"compare them: diff {path} {draft}",
-                    )
-                mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
-                write_atomically(path, after, mode)
-            draft.unlink()
-        except OSError as error:
-            raise Problem(
-                "policy-file-not-written",
-                f"{error.filename or path}: {error.strerror}",
-                "run it as root, or name a file that you may write",
-            ) from error
-        if after == before:
-            output.line(NOTHING_CHANGED)
-            return ExitCode.DONE
-        _warn(loaded, path, context)
-        output.line(f"{path} is written: {policy_counts(loaded.policy)}.")
-        words = [] if self.file is None else [shlex.quote(self.file)]
-        output.next(" ".join([PROGRAM, "policy load", *words]))
-        return ExitCode.DONE
-
-
-def _content(path: Path) -> bytes:
-    return read_named(path) if path.exists() else b""
-
-
-def _edited(draft: Path, output: Output) -> PolicyFile:
-    """Let the operator edit ``draft``, and return its policy. Raises Problem, and
-    leaves the draft.
-    """
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    output.flush()
-    try:
-        subprocess.run([*shlex.split(editor), draft], check=True)
-    except (FileNotFoundError, subprocess.CalledProcessError) as error:
-        raise Problem(
-            "editor-failed",
-            f"the editor failed: {error}; the draft is {draft}",
-            "set VISUAL or EDITOR to another editor",
-        ) from error
-    return load_policy_file(draft)
 
 
 class Show(HostVerb):

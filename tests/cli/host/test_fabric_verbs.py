@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``fabric partitions render``, ``validate`` and ``diff``."""
+"""``fabric partitions render`` and ``validate``."""
 
 from __future__ import annotations
 
@@ -79,24 +79,6 @@ def test_a_default_partition_that_keeps_ports_apart_is_a_warning(host, files):
     assert result.code == 0
     assert result.out.startswith(f"{file}: the default partition has no full member")
     assert " (warning)\n" in result.out
-
-
-def test_a_difference_is_one_of_meaning(host, files):
-    policy = files("p.yaml", POLICY)
-    file = files("p.conf", TEXT.replace("    ", "\t").replace("# ", "#"))
-    same = fabric(host, "diff", file, "--policy", policy, "--exit-code")
-    assert (same.code, same.err) == (0, "")
-    assert "has the partitions of the policy" in same.out
-    file = files("p.conf", TEXT.replace("=limited", "=full"))
-    differs = fabric(host, "diff", file, "--policy", policy, "--exit-code")
-    assert differs.code == 3
-    assert "+    0x00002c9030000021=limited," in differs.out.splitlines()
-    assert fabric(host, "diff", file, "--policy", policy).code == 0
-
-
-def test_a_file_that_opensm_swallows_is_not_compared(host, files):
-    policy, file = files("p.yaml", POLICY), files("p.conf", "a=0x1 : all;")
-    fabric(host, "diff", file, "--policy", policy).refused(3, "'all' is not a member")
 
 
 def test_files_that_cannot_be_read(host):

@@ -49,7 +49,7 @@ VERBS = (
             "explain, policy, nfs, server, watch, fabric, block, enable, disable, "
             "status",
         ),
-        ("policy", "verbs: init, edit, check, load, show"),
+        ("policy", "verbs: init, check, load, show"),
         ("nfs", "verbs: list, check, health, paths, mount-options"),
         ("mount", "there is no verb 'mount'; verbs: "),
         ("nfs mount", "there is no verb 'mount'; verbs: "),
