@@ -3,11 +3,7 @@
 
 from __future__ import annotations
 
-import gzip
-import re
-import zlib
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Optional
@@ -31,7 +27,6 @@ from ovirt_rdma.cli.parser import (
     file_name,
 )
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.modules import with_module_details
 from ovirt_rdma.host.collect.storage import MOUNTINFO
 from ovirt_rdma.host.errors import NOTHING_CHANGED, ExitCode
 from ovirt_rdma.host.export import Export
@@ -49,9 +44,7 @@ from ovirt_rdma.host.policy.model import (
     to_json_dict,
 )
 from ovirt_rdma.host.policy.store import in_force, store
-from ovirt_rdma.host.rules.modules import vendors_client
 from ovirt_rdma.host.system.lock import one_run
-from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.policy_proposal import proposed
 
 
@@ -79,7 +72,7 @@ class Check(HostVerb):
         fix, counts = "", ""
         try:
             loaded = load_policy_file(path)
-            warnings = loaded.warnings_on(*_client(context.root))
+            warnings = loaded.warnings
             counts, drop_ins = policy_counts(loaded.policy), loaded.drop_ins
         except PolicyProblem as problem:
             if problem.exit_code == ExitCode.FAILED:
@@ -107,20 +100,6 @@ class Check(HostVerb):
                 },
             )
         return ExitCode.CHECKS_FAILED if errors else ExitCode.DONE
-
-
-def _client(root: str) -> tuple[Optional[bool], frozenset[str]]:
-    """Return whether this host's NFS client is a vendor's, and the words of its nfs(5).
-    None, and no word: unknown.
-    """
-    tree, reader, page = FileTree(root), HostReader(root), b""
-    for name in ("nfs.5.gz", "nfs.5"):
-        data = tree.data(f"/usr/share/man/man5/{name}") or b""
-        with suppress(OSError, EOFError, zlib.error):
-            page = page or (gzip.decompress(data) if name.endswith("gz") else data)
-    words = re.findall(rb"[a-z][a-z0-9_.]+", page)
-    modules = with_module_details(tree, reader.kernel_release(), reader.modules(), [])
-    return vendors_client(modules), frozenset(word.decode() for word in words)
 
 
 def _remark(remark: Diagnostic, path: Path) -> dict[str, object]:
@@ -343,7 +322,7 @@ def _file(file: Optional[str], context: Context) -> Path:
 
 
 def _warn(loaded: PolicyFile, path: Path, context: Context) -> None:
-    for remark in loaded.warnings_on(*_client(context.root)):
+    for remark in loaded.warnings:
         context.output.message(f"warning: {remark.at(str(path))}")
 
 

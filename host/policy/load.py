@@ -20,11 +20,11 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.export import Export, MountOptions
@@ -37,8 +37,7 @@ from ovirt_rdma.host.policy.forms import (
     Keys,
     Numbered,
     PolicyProblem,
-    Reading,
-    key_text,
+    Source,
 )
 from ovirt_rdma.host.policy.model import (
     DROP_IN,
@@ -65,9 +64,6 @@ from ovirt_rdma.host.server_kinds import (
     remarks,
 )
 from ovirt_rdma.host.system.safe_file import names_of_others, read_file
-
-if TYPE_CHECKING:
-    from ovirt_rdma.host.policy.yaml_source import YamlDocument
 
 _FILE, _DROP_INS = "policy.yaml", "policy.d"
 # Leaves room for an admin's drop-ins before and after it.
@@ -286,9 +282,6 @@ def read_policy_files(
         fix = "create the file; an empty policy is valid and changes nothing"
         missing = "policy-file-missing", "there is no such policy file"
         raise _unusable(path, *missing, fix) from error
-    except IsADirectoryError as error:
-        folder = "policy-file-folder", "is a directory, not a policy file"
-        raise _unusable(path, *folder, "name the file in it") from error
     except OSError as error:
         raise _unreadable(path, error) from error
     if len(raw) > left:
@@ -306,9 +299,26 @@ def read_drop_ins(path: Union[str, Path], *, own: bool = False) -> dict[str, str
     """Return the texts of the drop-ins of the policy file ``path``, by name. Raises
     PolicyProblem as :func:`read_policy_files`.
     """
-    drop_ins = {}
-    left = MOST_BYTES
-    for file in _drop_ins_of(path):
+    folder = drop_in_folder(path)
+    try:
+        names = names_of_others(str(folder), str(folder), _MOST_DROP_INS)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise _unreadable(folder, error) from error
+    drop_ins, left = {}, MOST_BYTES
+    for name in names:
+        file = folder / name
+        if not is_drop_in(name):
+            if name.endswith(_MEANT_AS_ONE) and not name.startswith("."):
+                raise _unusable(
+                    file,
+                    "drop-in-name",
+                    "is not the name of a drop-in",
+                    "rename it to NN-NAME.yaml with two digits, such as 50-data1.yaml, "
+                    "or remove it",
+                )
+            continue
         try:
             if own:
                 _check_own(file, file.stat())
@@ -316,29 +326,8 @@ def read_drop_ins(path: Union[str, Path], *, own: bool = False) -> dict[str, str
         except OSError as error:
             raise _unreadable(file, error) from error
         left -= len(raw)
-        drop_ins[file.name] = _decoded(file, raw)
+        drop_ins[name] = _decoded(file, raw)
     return drop_ins
-
-
-def _drop_ins_of(path: Union[str, Path]) -> list[Path]:
-    folder = drop_in_folder(path)
-    try:
-        names = names_of_others(str(folder), str(folder), _MOST_DROP_INS)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise _unreadable(folder, error) from error
-    for name in names:
-        meant = name.endswith(_MEANT_AS_ONE) and not name.startswith(".")
-        if meant and not is_drop_in(name):
-            raise _unusable(
-                folder / name,
-                "drop-in-name",
-                "is not the name of a drop-in",
-                "rename it to NN-NAME.yaml with two digits, such as 50-data1.yaml, or "
-                "remove it",
-            )
-    return [folder / name for name in names if is_drop_in(name)]
 
 
 def _decoded(path: Union[str, Path], raw: bytes) -> str:
@@ -395,61 +384,22 @@ def _unusable(
     return PolicyProblem(str(path), (remark,), fix)
 
 
-class _Source(NamedTuple):
-    """A file: ``file`` is its path if it is a drop-in, else "". ``given`` are the valid
-    values in it.
-    """
-
-    file: str
-    document: YamlDocument
-    reading: Reading
-    given: Mapping[str, Any]
-
-    @property
-    def nfs(self) -> Mapping[str, Any]:
-        """The valid values of the ``nfs:`` part."""
-        nfs: Mapping[str, Any] = self.given.get("nfs", {})
-        return nfs
-
-    @property
-    def rules(self) -> Sequence[Optional[Given]]:
-        """The rules for exports; None for one that is no mapping."""
-        rules: Sequence[Optional[Given]] = self.nfs.get("rules", ())
-        return rules
-
-    def remark(self, path: KeyPath, sentence: Sentence) -> Diagnostic:
-        """Return the sentence about the value at ``path`` with its line."""
-        line = self.document.line(path)
-        return Diagnostic(line, key_text(path), sentence, self.file)
-
-
 @dataclass(frozen=True)
 class PolicyFile:
     """A valid policy; ``drop_ins`` are the names of those that it was read from."""
 
     policy: Policy
     drop_ins: tuple[str, ...]
-    _main: _Source = field(repr=False, compare=False)
+    _main: Source = field(repr=False, compare=False)
     # Where each rule is written: file and position.
-    _places: tuple[tuple[_Source, int], ...] = field(repr=False, compare=False)
+    _places: tuple[tuple[Source, int], ...] = field(repr=False, compare=False)
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
         """Rules that never win, and odd mount options. Computed on request: policies
         that are not shown, such as those that hosts send, cost nothing here.
         """
-        return self.warnings_on()
-
-    def warnings_on(
-        self,
-        vendors_client: Optional[bool] = None,
-        documented: Collection[str] = (),
-    ) -> tuple[Diagnostic, ...]:
-        """Return the warnings for a host, with the arguments of
-        :func:`~ovirt_rdma.host.server_kinds.remarks`.
-        """
-        odd = dict.fromkeys(self._odd_options(vendors_client, documented))
-        return (*self._warnings(), *odd)
+        return (*self._never_winning(), *dict.fromkeys(self._odd_options()))
 
     @property
     def alone(self) -> Policy:
@@ -470,9 +420,7 @@ class PolicyFile:
         """Return the name of the drop-in that has ``rule``, "" for policy.yaml."""
         return Path(self._places[rule.number - 1][0].file).name
 
-    def _odd_options(
-        self, vendors_client: Optional[bool], documented: Collection[str]
-    ) -> Iterator[Diagnostic]:
+    def _odd_options(self) -> Iterator[Diagnostic]:
         for rule, (source, position) in zip(self.policy.nfs.rules, self._places):
             given = source.rules[position]
             path: KeyPath = ("nfs", "rules", position, "options")
@@ -480,45 +428,44 @@ class PolicyFile:
             if given is None or "options" not in given:
                 place, path = self._main, ("nfs", "defaults", "options")
             options, kind = MountOptions.parse(rule.options), kind_of(rule.server_kind)
-            for sentence in remarks(options, kind, vendors_client, documented):
+            for sentence in remarks(options, kind):
                 yield place.remark(path, sentence)
 
-    def _warnings(self) -> Iterator[Diagnostic]:
+    def _never_winning(self) -> Iterator[Diagnostic]:
         """Yield which rules never win: an earlier one certainly names all that they
         name; and the first of those that are not compared.
         """
-        nfs, interfaces = self.policy.nfs.rules, self.policy.host.interfaces
-        kinds: dict[str, Sequence[Numbered]] = {"rules": nfs, "interfaces": interfaces}
-        for kind, rules in kinds.items():
-            for position, later in enumerate(rules[:MOST_COMPARED]):
-                before = rules[:position]
-                earlier = next((r for r in before if _names_all_of(r, later)), None)
-                if earlier is None:
-                    continue
-                source, path = self._place(later)
-                other = self._place(earlier)[0]
-                file = f" in {other.file}" if other != source else ""
-                sentence = Sentence(
-                    "rule-never-wins",
-                    f"{later.name!r} never wins: {earlier.name!r}{file} is before it "
-                    "and names all that it names; write it before that one, or remove "
-                    "one of the two",
-                )
-                yield source.remark(path, sentence)
-            if len(rules) > MOST_COMPARED:
-                source, path = self._place(rules[MOST_COMPARED])
+        placed: dict[str, list[tuple[Numbered, Source, KeyPath]]] = {
+            "rules": [
+                (rule, source, ("nfs", "rules", position))
+                for rule, (source, position) in zip(self.policy.nfs.rules, self._places)
+            ],
+            "interfaces": [
+                (rule, self._main, ("host", "interfaces", position))
+                for position, rule in enumerate(self.policy.host.interfaces)
+            ],
+        }
+        for kind, rules in placed.items():
+            for position, (later, source, path) in enumerate(rules[:MOST_COMPARED]):
+                for earlier, other, _ in rules[:position]:
+                    if not _names_all_of(earlier, later):
+                        continue
+                    file = f" in {other.file}" if other != source else ""
+                    sentence = Sentence(
+                        "rule-never-wins",
+                        f"{later.name!r} never wins: {earlier.name!r}{file} is before "
+                        "it and names all that it names; write it before that one, or "
+                        "remove one of the two",
+                    )
+                    yield source.remark(path, sentence)
+                    break
+            for _, source, path in rules[MOST_COMPARED : MOST_COMPARED + 1]:
                 sentence = Sentence(
                     "rules-not-compared",
                     f"only the first {MOST_COMPARED} {kind} are checked for rules that "
                     "never win; this and later ones are not",
                 )
                 yield source.remark(path, sentence)
-
-    def _place(self, rule: Numbered) -> tuple[_Source, KeyPath]:
-        if isinstance(rule, NfsRule):
-            source, position = self._places[rule.number - 1]
-            return source, ("nfs", "rules", position)
-        return self._main, ("host", "interfaces", rule.number - 1)
 
 
 def load_policy_file(
@@ -543,13 +490,14 @@ def parse_policy(
     sorted by file and line.
     """
     folder = drop_in_folder(where)
-    sources: list[_Source] = []
+    sources: list[Source] = []
     for name, drop_in in sorted((drop_ins or {}).items()):
-        sources.append(_source(str(folder / name), drop_in, DROP_IN, sources))
-    main = _source("", text, POLICY, sources)
-    sources.append(main)
+        _read_source(str(folder / name), drop_in, DROP_IN, sources)
+    main = _read_source("", text, POLICY, sources)
     _check_paths(sources, main)
-    errors = {error for source in sources for error in _mistakes(source, main)}
+    for source in sources:
+        _check_rules(source, main)
+    errors = {mistake for source in sources for mistake in source.mistakes}
     if errors:
         raise PolicyProblem(where, tuple(sorted(errors, key=_by_line)))
     places = tuple(
@@ -562,20 +510,21 @@ def parse_policy(
     )
 
 
-def _source(file: str, text: str, form: Keys, before: list[_Source]) -> _Source:
+def _read_source(file: str, text: str, form: Keys, before: list[Source]) -> Source:
+    """Read a file, and append it to those ``before``."""
     # Here: vdsmd, hooks and most commands read the stored policy, and need no PyYAML.
     from ovirt_rdma.host.policy.yaml_source import read_yaml  # noqa: PLC0415
 
-    document = read_yaml(text)
-    reading = Reading(document.texts, file, before[-1].reading if before else None)
-    empty = document.data is None
-    given = None if empty else form.read(document.data, (), reading)
-    return _Source(file, document, reading, given or {})
+    source = read_yaml(text, Source(file, before[-1] if before else None))
+    if source.data is not None:
+        source.given = form.read(source.data, (), source) or {}
+    before.append(source)
+    return source
 
 
-def _mistakes(source: _Source, main: _Source) -> Iterator[Diagnostic]:
-    """Yield the mistakes of a file; ``main`` has the defaults of its rules."""
-    defaults = main.nfs.get("defaults", Given((), main.reading))
+def _check_rules(source: Source, main: Source) -> None:
+    """Note the mistakes of rules that depend on ``main``, which has their defaults."""
+    defaults = main.nfs.get("defaults", Given((), main))
     for rule in source.rules:
         if rule is not None and "transport" not in rule.written | defaults.written:
             allowed = ", ".join(TRANSPORTS)
@@ -585,9 +534,6 @@ def _mistakes(source: _Source, main: _Source) -> Iterator[Diagnostic]:
             _check_options(rule, defaults)
     if source is main and not source.rules:
         _check_options(defaults, defaults)
-    yield from (source.remark(*mistake) for mistake in source.reading.mistakes)
-    for mistake in source.document.mistakes:
-        yield mistake._replace(file=source.file)
 
 
 def _check_options(rule: Given, defaults: Given) -> None:
@@ -608,7 +554,7 @@ def _check_options(rule: Given, defaults: Given) -> None:
         place.refuse("options", "value-out-of-range", text)
 
 
-def _check_paths(sources: Sequence[_Source], main: _Source) -> None:
+def _check_paths(sources: Sequence[Source], main: Source) -> None:
     """Note paths of mounts over TCP, and an address in two different lists of paths: a
     connection would be moved to an address of another server, or back and forth.
     """
@@ -642,7 +588,7 @@ def _check_paths(sources: Sequence[_Source], main: _Source) -> None:
                 break
 
 
-def _policy(main: _Source, places: Sequence[tuple[_Source, int]]) -> Policy:
+def _policy(main: Source, places: Sequence[tuple[Source, int]]) -> Policy:
     """Return the policy with the rules at ``places``, the rest of it from ``main``."""
     nfs = dict(main.nfs)
     defaults = nfs.pop("defaults", {})

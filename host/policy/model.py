@@ -83,12 +83,13 @@ _BY_NAME = Sentence(
 
 def _match_keys(if_empty: str) -> Keys:
     """Return the form of ``match``; the record around it has its keys."""
+
+    def check(match: Given) -> None:
+        if not match.written:
+            match.refuse((), "match-empty", f"names nothing; write {if_empty}")
+
     names = ("name", "netdev", "interface", "ifname", "interface_name")
-    return Keys(
-        rows={},
-        not_offered=dict.fromkeys(names, _BY_NAME),
-        if_empty=Sentence("match-empty", f"names nothing; write {if_empty}"),
-    )
+    return Keys(rows={}, check=check, not_offered=dict.fromkeys(names, _BY_NAME))
 
 
 _match = functools.partial(key, default=None, within="match")

@@ -77,7 +77,7 @@ def test_check_names_all_mistakes(host, written):
 
 def test_check_that_cannot_be_done(host, written):
     host("policy", "check").refused(1, "there is no such policy file")
-    host("policy", "check", str(host.root)).refused(1, "is a directory")
+    host("policy", "check", str(host.root)).refused(1, "Is a directory")
 
 
 def test_check_warns_of_a_rule_that_never_wins(host, written):
