@@ -255,8 +255,8 @@ def _nearest(word: str, known: Iterable[object]) -> str:
 
 
 class Text(Form):
-    """A text: one of ``choices``, or what ``normal`` accepts and returns in the form of
-    the model; it raises Refused.
+    """A text: one of ``choices``, or what ``normal`` returns in the form of the model;
+    it returns None for another text, or raises Refused.
 
     With ``written`` it is what the file has, also where YAML 1.1 reads a number or a
     truth value: 04:00.0 as 240 (base 60), on as true.
@@ -288,7 +288,11 @@ class Text(Form):
             self._refuse_unknown(value, text, self.choices)
         if not value and not self.may_be_empty:
             raise Refused("value-empty", f"is empty{self.allowed_clause}")
-        return self.normal(value)
+        normal = self.normal(value)
+        if normal is None:
+            sentence = f"{value!r} is not valid{self.allowed_clause}"
+            raise Refused("value-invalid", sentence)
+        return normal
 
 
 class Number(Form):

@@ -319,7 +319,7 @@ nfs:
             rule(server="10.20.0.0/33"),
             (
                 "4: nfs.rules[1].server",
-                "server-invalid",
+                "value-invalid",
                 "'10.20.0.0/33'",
                 "10.20.0.0/24",
                 "fd00::/64",
@@ -329,9 +329,8 @@ nfs:
             rule(server="10.20.0.300"),
             (
                 "4: nfs.rules[1].server",
-                "server-invalid",
+                "value-invalid",
                 "'10.20.0.300'",
-                "IPv4",
                 "10.20.0.0/24",
                 "10.20.*",
             ),
@@ -340,10 +339,9 @@ nfs:
             rule(server="fd00::*"),
             (
                 "4: nfs.rules[1].server",
-                "server-invalid",
+                "value-invalid",
                 "'fd00::*'",
-                "IPv6",
-                "fd00::1",
+                "not for IPv6",
                 "fd00::/64",
             ),
         ),
@@ -371,7 +369,7 @@ nfs:
         ),
         (
             rule(server="nas 1"),
-            ("4: nfs.rules[1].server", "server-invalid", "'nas 1'"),
+            ("4: nfs.rules[1].server", "value-invalid", "'nas 1'"),
         ),
         (
             rule(server="nas[12"),
