@@ -10,12 +10,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, ClassVar, Optional
 
-from ovirt_rdma.cli.host.arguments import (
-    OTHER_RUN,
-    HostVerb,
-    add_policy,
-    refuse_facts,
-)
+from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_policy, refuse_facts
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.host.shown.runs import BACK, RunReport, ThisHost, as_root
 from ovirt_rdma.cli.output import Output, count, sentences
@@ -27,11 +22,7 @@ from ovirt_rdma.cli.parser import (
     file_name,
     verdict_code,
 )
-from ovirt_rdma.host.changes.journal import (
-    DONE,
-    PARTLY,
-    RunResult,
-)
+from ovirt_rdma.host.changes.journal import DONE, PARTLY, RunResult
 from ovirt_rdma.host.changes.run import loaded_policy
 from ovirt_rdma.host.errors import ExitCode, Problem, Sentence
 from ovirt_rdma.host.fabric.manager import PlannedPort

@@ -148,15 +148,14 @@ class Load(HostVerb, Approval):
             for line in effect.shown:
                 output.text(line)
         changed = effect.changed
-        notes: tuple[str, ...] = ()
+        notes: list[str] = []
         if not self.dry_run:
             if effect.doubts:
                 shown = () if output.for_people else effect.shown
                 approve(self, output, shown, effect.doubts)
             source, target = str(path.absolute()), under(context.root, POLICY_JSON)
             with one_run(context.root, by="policy load"):
-                result = store(loaded.policy, source, target)
-            changed, notes = result.changed, result.remarks
+                changed, notes = store(loaded.policy, source, target)
         for remark in notes:
             output.message(f"warning: {remark}")
         policy, new = loaded.policy, digest(loaded.policy)
@@ -175,7 +174,7 @@ class Load(HostVerb, Approval):
                     "interfaces": len(policy.host.interfaces),
                     "modules": len(policy.host.modules),
                     "module_options": len(policy.host.module_options),
-                    "notes": list(notes),
+                    "notes": notes,
                     "differences": list(effect.lines),
                     "rule_changes": [asdict(change) for change in effect.changes],
                     "doubts": list(effect.doubts),

@@ -27,14 +27,7 @@ from ovirt_rdma.host.facts.infiniband import ALL
 from ovirt_rdma.host.facts.model import Unit
 from ovirt_rdma.host.paths import OPENSM_SETTINGS_FILE, OPENSM_UNIT
 from ovirt_rdma.host.policy.fabric import FabricPolicy, SubnetManagerRule
-from ovirt_rdma.host.rules.base import (
-    HOST,
-    LIVE,
-    OPENSM_SETTINGS,
-    UNIT,
-    Change,
-    Step,
-)
+from ovirt_rdma.host.rules.base import HOST, LIVE, OPENSM_SETTINGS, UNIT, Change, Step
 from ovirt_rdma.host.system.files import foreign_reason, own_text
 
 RULE = "FABRIC-SM-02"

@@ -20,12 +20,7 @@ from ovirt_rdma.host.fabric.partitions_conf import (
     guid_text,
     render,
 )
-from ovirt_rdma.host.fabric.subnet import (
-    MASTER,
-    BroadcastGroup,
-    FabricFacts,
-    Subnet,
-)
+from ovirt_rdma.host.fabric.subnet import MASTER, BroadcastGroup, FabricFacts, Subnet
 from ovirt_rdma.host.facts.infiniband import (
     ALL,
     ALL_CAS,

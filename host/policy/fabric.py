@@ -62,8 +62,7 @@ class PartitionRule:
 
     name: str
     pkey: str = key(
-        Text(texts.PKEY.allowed, normal=texts.full_pkey, written=True),
-        required=False,
+        Text(texts.PKEY.allowed, normal=texts.full_pkey, written=True), required=False
     )
     members: tuple[str, ...] = key(
         ListOf(

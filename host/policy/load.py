@@ -15,6 +15,7 @@ are for them too. The policy file and the drop-ins of a host are one value
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -28,21 +29,17 @@ from typing import Any, NamedTuple, Optional, Union
 
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.export import Export, MountOptions
-from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.paths import DROP_INS
 from ovirt_rdma.host.policy.forms import (
     Diagnostic,
     Given,
     KeyPath,
     Keys,
-    Numbered,
     PolicyProblem,
     Source,
 )
 from ovirt_rdma.host.policy.model import (
     DROP_IN,
-    INFINIBAND,
-    MATCH,
     MOUNTING,
     POLICY,
     TCP,
@@ -432,40 +429,28 @@ class PolicyFile:
                 yield place.remark(path, sentence)
 
     def _never_winning(self) -> Iterator[Diagnostic]:
-        """Yield which rules never win: an earlier one certainly names all that they
-        name; and the first of those that are not compared.
+        """Yield which rules for exports never win: an earlier one certainly names all
+        that they name; and the first of those that are not compared.
         """
-        placed: dict[str, list[tuple[Numbered, Source, KeyPath]]] = {
-            "rules": [
-                (rule, source, ("nfs", "rules", position))
-                for rule, (source, position) in zip(self.policy.nfs.rules, self._places)
-            ],
-            "interfaces": [
-                (rule, self._main, ("host", "interfaces", position))
-                for position, rule in enumerate(self.policy.host.interfaces)
-            ],
-        }
-        for kind, rules in placed.items():
-            for position, (later, source, path) in enumerate(rules[:MOST_COMPARED]):
-                for earlier, other, _ in rules[:position]:
-                    if not _names_all_of(earlier, later):
-                        continue
-                    file = f" in {other.file}" if other != source else ""
-                    sentence = Sentence(
-                        "rule-never-wins",
-                        f"{later.name!r} never wins: {earlier.name!r}{file} is before "
-                        "it and names all that it names; write it before that one, or "
-                        "remove one of the two",
-                    )
-                    yield source.remark(path, sentence)
-                    break
-            for _, source, path in rules[MOST_COMPARED : MOST_COMPARED + 1]:
+        rules = list(zip(self.policy.nfs.rules, self._places))
+        for number, (later, (source, position)) in enumerate(rules[:MOST_COMPARED]):
+            before = (one for one in rules[:number] if _names_all_of(one[0], later))
+            for earlier, (other, _) in itertools.islice(before, 1):
+                file = f" in {other.file}" if other != source else ""
                 sentence = Sentence(
-                    "rules-not-compared",
-                    f"only the first {MOST_COMPARED} {kind} are checked for rules that "
-                    "never win; this and later ones are not",
+                    "rule-never-wins",
+                    f"{later.name!r} never wins: {earlier.name!r}{file} is before it "
+                    "and names all that it names; write it before that one, or remove "
+                    "one of the two",
                 )
-                yield source.remark(path, sentence)
+                yield source.remark(("nfs", "rules", position), sentence)
+        for _, (source, position) in rules[MOST_COMPARED : MOST_COMPARED + 1]:
+            sentence = Sentence(
+                "rules-not-compared",
+                f"only the first {MOST_COMPARED} rules are checked for rules that "
+                "never win; this and later ones are not",
+            )
+            yield source.remark(("nfs", "rules", position), sentence)
 
 
 def load_policy_file(
@@ -601,36 +586,20 @@ def _by_line(remark: Diagnostic) -> tuple[str, int, str, str]:
     return (remark.file, remark.line or 0, remark.key, remark.sentence)
 
 
-def _names_all_of(earlier: Numbered, later: Numbered) -> bool:
-    """Whether ``earlier`` certainly names all that ``later`` names."""
-    keys = ("server", "path") if isinstance(later, NfsRule) else MATCH.rows
-    return all(_covers(k, getattr(earlier, k), _of(later, k)) for k in keys)
-
-
-def _of(rule: Numbered, key: str) -> Any:
-    value = getattr(rule, key)
-    # Only IPoIB has P_Keys.
-    if value is None and key == "link_layer" and getattr(rule, "pkey", None):
-        return INFINIBAND
-    return value
-
-
-def _covers(key: str, wide: Any, narrow: Any) -> bool:
-    """Whether the value ``wide`` of a key names all that ``narrow`` does. Two different
-    globs cannot be compared.
+def _names_all_of(earlier: NfsRule, later: NfsRule) -> bool:
+    """Whether ``earlier`` certainly names all that ``later`` names. Two different globs
+    cannot be compared.
     """
-    if wide in (None, "*", narrow):
-        return True
-    if narrow is None:
+    servers = earlier.server, later.server
+    one, other = map(network_of, servers)
+    if other is not None and earlier.server != "*":
+        same = one is not None and one.version == other.version
+        if not (same and other.subnet_of(one)):  # type: ignore[arg-type]
+            return False
+    elif not _covers(*(name.rstrip(".").lower() for name in servers)):
         return False
-    if key == "pkey":
-        return partition_of(wide) == partition_of(narrow)
-    if key == "server":
-        one, other = network_of(wide), network_of(narrow)
-        if other is not None:
-            same = one is not None and one.version == other.version
-            return same and other.subnet_of(one)  # type: ignore[arg-type]
-        wide, narrow = (name.rstrip(".").lower() for name in (wide, narrow))
-    if key not in ("server", "path", "device"):
-        return False
-    return wide == narrow or (not is_glob(narrow) and path_match(wide, narrow))
+    return _covers(earlier.path, later.path)
+
+
+def _covers(wide: str, narrow: str) -> bool:
+    return wide in ("*", narrow) or (not is_glob(narrow) and path_match(wide, narrow))

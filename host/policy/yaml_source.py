@@ -74,9 +74,7 @@ class _PlainLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def _syntax_mistake(
-    error: yaml.MarkedYAMLError,
-) -> tuple[str, str, Optional[int]]:
+def _syntax_mistake(error: yaml.MarkedYAMLError) -> tuple[str, str, Optional[int]]:
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else None
     id, sentence = "yaml-invalid", f"not valid YAML: {error.problem or error.context}"

@@ -716,56 +716,6 @@ def test_mistakes_of_all_parts_are_shown_at_once():
     ]
 
 
-def two_rules(first, second):
-    return parse_policy(
-        "version: 1\nhost:\n  interfaces:\n"
-        f"    - {{name: a, match: {{{first}}}}}\n"
-        f"    - {{name: b, match: {{{second}}}}}\n",
-        "p.yaml",
-    ).warnings
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("link_layer: infiniband", "link_layer: infiniband"),
-        ("link_layer: infiniband", "link_layer: infiniband, device: mlx4_0"),
-        # Only IPoIB has P_Keys.
-        ("link_layer: infiniband", "pkey: 0x8001"),
-        ("device: '*'", "port: 1"),
-        ("device: 'mlx*'", "device: mlx4_0, port: 1"),
-        ("device: 'mlx*'", "device: 'mlx*'"),
-        ("pci: 04:00.0", "pci: 0000:04:00.0, port: 2"),
-        ("guid: 0x0002c90300fb1231", "guid: 0002:c903:00fb:1231, pkey: 0x8001"),
-        ("pkey: 0x0001", "pkey: 0x8001"),
-    ],
-)
-def test_an_interface_that_can_never_win_is_a_warning(first, second):
-    (warning,) = two_rules(first, second)
-    assert place(warning) == "5: host.interfaces[2]"
-    assert warning.sentence.id == "rule-never-wins"
-    assert warning.sentence.startswith("'b'")
-    assert "'a'" in warning.sentence
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("link_layer: infiniband", "link_layer: ethernet"),
-        ("link_layer: infiniband", "device: mlx4_0"),
-        ("device: mlx4_0", "device: 'mlx4_*'"),
-        ("device: 'mlx*'", "device: 'mlx4_*'"),
-        ("device: mlx4_0", "port: 1"),
-        ("port: 1", "port: 2"),
-        ("pkey: 0x8001", "link_layer: infiniband"),
-        ("pkey: 0x8001", "pkey: 0x8002"),
-        ("guid: 0x0002c90300fb1231", "pci: 04:00.0"),
-    ],
-)
-def test_an_interface_that_may_win_is_none(first, second):
-    assert two_rules(first, second) == ()
-
-
 @pytest.mark.parametrize("folder", ["/var/lib/node_exporter/textfiles", "/run/a b/"])
 def test_the_folder_for_metrics(folder):
     assert host(f"version: 1\nhost: {{metrics_folder: {folder}}}\n").metrics_folder == (
