@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import partial
-from typing import Any, ClassVar, Optional
+from typing import Any, ClassVar, NamedTuple, Optional
 
 from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_policy, refuse_facts
 from ovirt_rdma.cli.host.policy import policy_in_question
@@ -24,8 +24,7 @@ from ovirt_rdma.cli.parser import (
 )
 from ovirt_rdma.host.changes.journal import DONE, PARTLY, RunResult
 from ovirt_rdma.host.changes.run import loaded_policy
-from ovirt_rdma.host.errors import ExitCode, Problem, Sentence
-from ovirt_rdma.host.fabric.manager import PlannedPort
+from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.fabric.partitions import (
     definitions_of,
     findings,
@@ -34,15 +33,12 @@ from ovirt_rdma.host.fabric.partitions import (
     text_of,
 )
 from ovirt_rdma.host.fabric.partitions_conf import (
-    INVALID_FIX,
     Definition,
-    PartitionsProblem,
     parse,
 )
 from ovirt_rdma.host.fabric.subnet import (
     FabricFacts,
     FabricReader,
-    LocalPort,
     OpensmProcess,
     Subnet,
 )
@@ -110,32 +106,21 @@ class Validate(HostVerb):
 
     def run(self, context: Context) -> int:
         name, output = _file(self.file, context), context.output
-        errors: tuple[Sentence, ...] = ()
-        definitions: tuple[Definition, ...] = ()
-        try:
-            definitions = parse(_read(name), name)
-        except PartitionsProblem as problem:
-            errors = problem.reasons
-        warnings = () if errors else remarks(definitions)
+        definitions = parse(_read(name), name)
+        warnings = remarks(definitions)
         if not output.for_people:
             content = {
                 "file": name,
-                "valid": not errors,
-                "errors": sentences(errors),
                 "warnings": sentences(warnings),
                 "partitions": [asdict(one) for one in definitions],
             }
             output.document("fabric-validate", content)
         else:
-            for sentence in (*errors, *(one.about(name) for one in warnings)):
-                output.text(f"{sentence} (warning)" if not errors else sentence)
-            if errors:
-                output.line(f"{name} is invalid: {count(len(errors), 'mistake')}.")
-                output.fix(INVALID_FIX)
-            else:
-                number = len({one.pkey for one in definitions})
-                output.line(f"{name} is valid: {count(number, 'partition')}.")
-        return ExitCode.CHECKS_FAILED if errors else ExitCode.DONE
+            for sentence in warnings:
+                output.text(f"{name}: {sentence} (warning)")
+            number = len({one.pkey for one in definitions})
+            output.line(f"{name} is valid: {count(number, 'partition')}.")
+        return ExitCode.DONE
 
 
 class Status(HostVerb):
@@ -227,6 +212,18 @@ class Check(HostVerb, AllowNone):
         )
 
 
+class _Outcome(NamedTuple):
+    """What became of a run: ``content`` is what only the document of its verb has,
+    ``said`` and ``fix`` are for people, if it is done.
+    """
+
+    result: RunResult
+    proof: Proof
+    content: dict[str, Any]
+    said: list[str]
+    fix: str = ""
+
+
 class _Changing(HostVerb):
     """A verb that changes this host: recover, decide, carry out, report."""
 
@@ -248,7 +245,8 @@ class _Changing(HostVerb):
         host.facts()
         with one_run(root, by=self.words), delayed_signals():
             host.recover()
-            result, proof = self.carry_out(OpensmRun(host), report)
+            outcome = self.carry_out(OpensmRun(host), report)
+        result, proof = outcome.result, outcome.proof
         if not output.for_people:
             content = {
                 "run": result.run,
@@ -260,7 +258,7 @@ class _Changing(HostVerb):
                 "proven": proof.proven,
                 "unlike": sentences(proof.unlike),
             }
-            output.document(self.kind, {**content, **self.content()})
+            output.document(self.kind, {**content, **outcome.content})
         else:
             for note in proof.notes:
                 output.message(f"note: {note}")
@@ -269,23 +267,17 @@ class _Changing(HostVerb):
                 output.text(f"{left.step} {left.what}: {left.why}".strip())
                 output.fix(left.fix)
             if result.outcome == DONE:
-                self.tell(proof, output)
+                for text in (*outcome.said, *(f"{one}." for one in proof.unlike)):
+                    output.text(text)
+                output.fix(outcome.fix)
         if result.outcome == PARTLY:
             return ExitCode.FAILED
         if result.outcome != DONE:
             return ExitCode.ROLLED_BACK
         return ExitCode.CHECKS_FAILED if proof.proven is False else ExitCode.DONE
 
-    def carry_out(self, run: OpensmRun, report: RunReport) -> tuple[RunResult, Proof]:
+    def carry_out(self, run: OpensmRun, report: RunReport) -> _Outcome:
         """Do it; the lock is held. Raises Problem."""
-        raise NotImplementedError
-
-    def content(self) -> dict[str, Any]:
-        """Return what only the document of this verb has."""
-        raise NotImplementedError
-
-    def tell(self, proof: Proof, output: Output) -> None:
-        """Print what people read after the sentence of a run that is done."""
         raise NotImplementedError
 
 
@@ -302,34 +294,26 @@ class Apply(_Changing):
         "restores it."
     )
     words, kind = "fabric partitions apply", "fabric-apply"
-    path = ""
 
-    def carry_out(self, run: OpensmRun, report: RunReport) -> tuple[RunResult, Proof]:
+    def carry_out(self, run: OpensmRun, report: RunReport) -> _Outcome:
         policy = loaded_policy(run.host.root)
         definitions = _definitions(policy.policy, policy.source)
-        self.path, step = run.partitions_step(definitions)
-        return run.apply(
+        path, step = run.partitions_step(definitions)
+        result, proof = run.apply(
             step,
             partial(run.partitions_proof, definitions, run.host.facts()),
             policy.digest,
             timeout_s=SWEEP_TIMEOUT_S,
-            if_none=f"{self.path} is as the policy says",
+            if_none=f"{path} is as the policy says",
         )
-
-    def content(self) -> dict[str, Any]:
-        return {"file": self.path}
-
-    def tell(self, proof: Proof, output: Output) -> None:
+        said, fix = [], ""
         if proof.proven:
-            output.line("The subnet manager has these partitions.")
-        for sentence in proof.unlike:
-            output.text(f"{sentence}.")
+            said.append("The subnet manager has these partitions.")
         if proof.proven is False:
-            output.fix(
-                "send SIGHUP to opensm, so that it reads the file, and see its log"
-            )
+            fix = "send SIGHUP to opensm, so that it reads the file, and see its log"
         elif proof.unlike:
-            output.fix("restart opensm, when no host needs the fabric")
+            fix = "restart opensm, when no host needs the fabric"
+        return _Outcome(result, proof, {"file": path}, said, fix)
 
 
 class Enable(_Changing):
@@ -347,42 +331,30 @@ class Enable(_Changing):
     )
     words, kind = "fabric sm enable", "fabric-sm-enable"
 
-    def carry_out(self, run: OpensmRun, report: RunReport) -> tuple[RunResult, Proof]:
+    def carry_out(self, run: OpensmRun, report: RunReport) -> _Outcome:
         policy, facts = loaded_policy(run.host.root), run.host.facts()
         report.reading("asking the subnet manager")
         plan = run.manager_plan(policy.policy.fabric, facts)
-        self.ports: tuple[PlannedPort, ...] = plan.ports
-        return run.apply(
+        result, proof = run.apply(
             plan.step,
             partial(run.manager_proof, plan.ports),
             policy.digest,
             timeout_s=START_TIMEOUT_S,
             if_none="opensm is set up as the policy says",
         )
-
-    def content(self) -> dict[str, Any]:
-        ports = [
-            {
-                "device": one.port.device,
-                "port": one.port.number,
-                "guid": one.port.guid,
-                "priority": one.priority,
-                "state": one.state,
-                "reason": one.reason,
-            }
-            for one in self.ports
-        ]
-        return {"ports": ports}
-
-    def tell(self, proof: Proof, output: Output) -> None:
-        for one in self.ports if proof.proven else ():
+        ports, said, fix = [], [], ""
+        for one in plan.ports:
+            port, guid = one.port.number, one.port.guid
+            own = {"device": one.port.device, "port": port, "guid": guid}
+            state = {"priority": one.priority, "state": one.state, "reason": one.reason}
+            ports.append({**own, **state})
             why = f"{one.state} at {one.port.title} with priority {one.priority}"
-            output.text(f"opensm is {why} ({one.reason}).")
-        for sentence in proof.unlike:
-            output.text(f"{sentence}.")
+            said.append(f"opensm is {why} ({one.reason}).")
         if not proof.proven:
-            units = " ".join(OPENSM_UNIT.format(one.port.guid) for one in self.ports)
-            output.fix(f"see systemctl status {units}; then: systemctl restart {units}")
+            said = []
+            units = " ".join(OPENSM_UNIT.format(one.port.guid) for one in plan.ports)
+            fix = f"see systemctl status {units}; then: systemctl restart {units}"
+        return _Outcome(result, proof, {"ports": ports}, said, fix)
 
 
 class Disable(_Changing):
@@ -400,12 +372,12 @@ class Disable(_Changing):
     words, kind = "fabric sm disable", "fabric-sm-disable"
     word = BACK
 
-    def carry_out(self, run: OpensmRun, report: RunReport) -> tuple[RunResult, Proof]:
+    def carry_out(self, run: OpensmRun, report: RunReport) -> _Outcome:
         fabric = FabricReader(run.tree, run.host.run).facts(run.host.facts())
         ours = {one.guid for one in fabric.ours}
         result = run.disable()
         # The ports behind which ours is the only subnet manager that is known.
-        self.alone: list[LocalPort] = [
+        alone = [
             one.port
             for one in fabric.subnets
             if result.run is not None
@@ -413,18 +385,13 @@ class Disable(_Changing):
             and one.master.guid in ours
             and len(one.managers or ()) < 2
         ]
-        return result, Proof()
-
-    def content(self) -> dict[str, Any]:
-        ports = [{"port": one.title, "guid": one.guid} for one in self.alone]
-        return {"without_manager": ports}
-
-    def tell(self, proof: Proof, output: Output) -> None:
-        for port in self.alone:
-            output.text(
-                f"No other subnet manager is known at {port.title}: links stay, and "
-                "ports that come up later stay INIT."
-            )
+        said = [
+            f"No other subnet manager is known at {port.title}: links stay, and "
+            "ports that come up later stay INIT."
+            for port in alone
+        ]
+        ports = [{"port": one.title, "guid": one.guid} for one in alone]
+        return _Outcome(result, Proof(), {"without_manager": ports}, said)
 
 
 def _fabric_facts(context: Context) -> FabricFacts:

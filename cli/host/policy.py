@@ -171,9 +171,6 @@ class Load(HostVerb, Approval):
                     # To compare it with a file for many hosts: drop-ins are the host's.
                     "file_digest": digest(loaded.alone),
                     "rules": len(policy.nfs.rules),
-                    "interfaces": len(policy.host.interfaces),
-                    "modules": len(policy.host.modules),
-                    "module_options": len(policy.host.module_options),
                     "notes": notes,
                     "differences": list(effect.lines),
                     "rule_changes": [asdict(change) for change in effect.changes],
