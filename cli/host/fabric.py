@@ -184,10 +184,7 @@ class Check(HostVerb, AllowNone):
             content: dict[str, Any] = {
                 "host": fabric.hostname,
                 "policy": source,
-                "findings": [
-                    {"id": getattr(one.sentence, "id", ""), **asdict(one)}
-                    for one in found
-                ],
+                "findings": [asdict(one) for one in found],
             }
             output.document("fabric-check", content)
         else:
@@ -199,8 +196,7 @@ class Check(HostVerb, AllowNone):
                     (len(PASS), widest),
                     _VERDICT_TONES.get(one.verdict, ""),
                 )
-                if one.fix:
-                    output.fix(one.fix)
+                output.fix(one.fix)
             verdict = "is as it should be"
             if FAIL in verdicts:
                 verdict = "is not as it should be"

@@ -42,13 +42,10 @@ from ovirt_rdma.host.facts.infiniband import (
 )
 from ovirt_rdma.host.policy.fabric import FabricPolicy, PartitionRule
 from ovirt_rdma.host.rules.base import (
-    FAIL,
     HOST,
     LIVE,
     OPENSM_FILE,
-    PASS,
-    SKIP,
-    WARN,
+    About,
     Change,
     Finding,
     Step,
@@ -239,12 +236,8 @@ def remarks(definitions: Sequence[Definition]) -> tuple[Sentence, ...]:
     return tuple(found)
 
 
-PORT, MANAGER, PKEYS, GROUP = (
-    "FABRIC-PORT-01",
-    "FABRIC-SM-01",
-    "FABRIC-PKEY-01",
-    "FABRIC-GROUP-01",
-)
+PORT, MANAGER = "FABRIC-PORT-01", "FABRIC-SM-01"
+PKEYS, GROUP = "FABRIC-PKEY-01", "FABRIC-GROUP-01"
 
 
 def findings(
@@ -257,23 +250,19 @@ def findings(
     """
     named = {member.port for one in definitions for member in one.members}
     for subnet in fabric.subnets:
-        port, title = subnet.port.port, subnet.port.title
+        port, about = subnet.port.port, About(PORT, subnet.port.title)
+        text = f"the port is {port.state} ({port.physical_state})"
         if port.is_active:
             yield from _managers(subnet, fabric)
             if definitions:
                 yield from _partitions(subnet, fabric, definitions)
             yield from _groups(subnet)
-            continue
-        text = f"the port is {port.state} ({port.physical_state})"
-        if subnet.port.guid in named:
-            fix = "see ovirt-rdma-host check: IB-PORT-01"
-            yield Finding(PORT, title, FAIL, Sentence("port-not-active", text), fix)
+        elif subnet.port.guid in named:
+            yield about.fails(text, "see ovirt-rdma-host check: IB-PORT-01")
         else:
-            text += ", and the policy does not name it"
-            yield Finding(PORT, title, SKIP, Sentence("port-not-active", text))
+            yield about.skips(f"{text}, and the policy does not name it")
     if not fabric.subnets:
-        text = "this host has no InfiniBand port"
-        yield Finding(PORT, HOST, SKIP, Sentence("no-infiniband-port", text))
+        yield About(PORT).skips("this host has no InfiniBand port")
 
 
 def _partitions(
@@ -292,48 +281,39 @@ def _partitions(
     of_port = [one for one in wrong if one.id.startswith("port-")]
     for sentence in wrong:
         rule = PKEYS if sentence in of_port else GROUP
-        yield Finding(rule, title, FAIL, sentence, fix)
+        yield About(rule, title).fails(sentence, fix)
     if not of_port:
         keys = membership(definitions, guid, manager=guid in managers)
         shown = ", ".join(map(full_member, keys)) or "none"
-        text = f"its P_Keys are as the policy says: {shown}"
-        yield Finding(PKEYS, title, PASS, Sentence("pkeys-as-policy", text))
+        yield About(PKEYS, title).passes(f"its P_Keys are as the policy says: {shown}")
 
 
 def _managers(subnet: Subnet, fabric: FabricFacts) -> Iterator[Finding]:
-    title, master = subnet.port.title, subnet.master
+    about, master = About(MANAGER, subnet.port.title), subnet.master
     if master is None:
         if any(one.id == "fabric-tool-missing" for one in subnet.problems):
-            text = f"not checked: {subnet.problems[0]}"
-            yield Finding(
-                MANAGER, title, SKIP, Sentence("subnet-manager-unasked", text)
-            )
+            yield about.skips(f"not checked: {subnet.problems[0]}")
         else:
-            text = "the subnet manager does not answer sminfo"
             fix = "see the log of the subnet manager, and sminfo(8)"
-            yield Finding(
-                MANAGER, title, FAIL, Sentence("subnet-manager-silent", text), fix
-            )
+            yield about.fails("the subnet manager does not answer sminfo", fix)
         return
     where = "this host" if master.guid in fabric.guids else master.guid
     at = f"at {where}, LID {master.lid}, priority {master.priority}"
-    text = f"the subnet manager is {at}"
-    yield Finding(MANAGER, title, PASS, Sentence("subnet-manager-answers", text))
+    yield about.passes(f"the subnet manager is {at}")
     if subnet.several_masters:
         fix = "stop all but one; different sm_key settings keep them from agreeing"
-        yield Finding(MANAGER, title, FAIL, subnet.several_masters, fix)
+        yield about.fails(subnet.several_masters, fix)
     standby = {one.guid for one in subnet.managers or () if one.state != MASTER}
     if standby:
-        text = (
+        yield about.warns(
             f"{len(standby)} more on standby, of these {len(standby - fabric.guids)} "
             "on other hosts or switches; all of them need the same partitions.conf"
         )
-        yield Finding(MANAGER, title, WARN, Sentence("standby-managers", text))
 
 
 def _groups(subnet: Subnet) -> Iterator[Finding]:
     """Yield whether the port can be in the groups of its P_Keys."""
-    port = subnet.port.port
+    port, about = subnet.port.port, About(GROUP, subnet.port.title)
     keys = {partition_of(one.value) for one in port.pkeys}
     for group in subnet.groups or ():
         if group.pkey not in keys:
@@ -346,19 +326,13 @@ def _groups(subnet: Subnet) -> Iterator[Finding]:
         if rate and port.rate_mbps and port.rate_mbps < rate:
             why = f"has {port.rate_mbps / 1000:g} Gb/s, not {rate / 1000:g}"
         if why:
-            text = (
+            yield about.fails(
                 f"{name} is not for this port, which {why}; its IPoIB netdev has no "
-                "carrier there"
-            )
-            fix = "set mtu and rate of the partition to what the slowest port can do"
-            yield Finding(
-                GROUP, subnet.port.title, FAIL, Sentence("port-too-slow", text), fix
+                "carrier there",
+                "set mtu and rate of the partition to what the slowest port can do",
             )
         else:
-            text = f"{name} has {group_text(group.mtu, group.rate)}"
-            yield Finding(
-                GROUP, subnet.port.title, PASS, Sentence("group-joinable", text)
-            )
+            yield about.passes(f"{name} has {group_text(group.mtu, group.rate)}")
 
 
 def own_findings(policy: FabricPolicy, fabric: FabricFacts) -> Iterator[Finding]:
@@ -366,22 +340,19 @@ def own_findings(policy: FabricPolicy, fabric: FabricFacts) -> Iterator[Finding]
     rules = rules_of(policy, fabric)
     titles = {one.port.guid: one.port.title for one in fabric.subnets}
     if rules and not fabric.ours:
-        text = (
+        yield About(RULE).fails(
             "the policy names this host in fabric.subnet_managers, and no opensm of "
-            "ovirt-rdma is running"
+            "ovirt-rdma is running",
+            ENABLE,
         )
-        yield Finding(RULE, HOST, FAIL, Sentence("manager-not-running", text), ENABLE)
     for process in fabric.ours:
-        title = titles.get(process.guid or "", process.guid or "")
+        about = About(RULE, titles.get(process.guid or "", process.guid or ""))
         runs = f"opensm of ovirt-rdma is running with priority {process.priority}"
         if not rules:
             text = f"{runs}, and the policy does not name this host"
-            fix = f"{VERB} disable"
-            yield Finding(RULE, title, FAIL, Sentence("manager-not-named", text), fix)
+            yield about.fails(text, f"{VERB} disable")
         elif process.priority != rules[0].priority:
             text = f"{runs}, and the policy says {rules[0].priority}"
-            yield Finding(
-                RULE, title, FAIL, Sentence("manager-priority-differs", text), ENABLE
-            )
+            yield about.fails(text, ENABLE)
         else:
-            yield Finding(RULE, title, PASS, Sentence("manager-running", runs))
+            yield about.passes(runs)
