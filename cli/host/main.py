@@ -29,11 +29,7 @@ _POLICY: Table = (
     ),
     ("check", "validate a policy file, and show all mistakes", "host.policy.Check"),
     ("load", "validate a policy file and load it", "host.policy.Load"),
-    (
-        "show",
-        "show the loaded policy, or the rule that names an export",
-        "host.policy.Show",
-    ),
+    ("show", "show the loaded policy", "host.policy.Show"),
 )
 _NFS: Table = (
     (

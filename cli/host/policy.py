@@ -13,11 +13,10 @@ from ovirt_rdma.cli.host.arguments import (
     HostVerb,
     add_facts,
     add_policy,
-    export_of,
     refuse_facts,
 )
 from ovirt_rdma.cli.host.shown.policy import policy_counts, show_parts
-from ovirt_rdma.cli.output import Output, count
+from ovirt_rdma.cli.output import count
 from ovirt_rdma.cli.parser import (
     Approval,
     Context,
@@ -29,7 +28,6 @@ from ovirt_rdma.cli.parser import (
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.storage import MOUNTINFO
 from ovirt_rdma.host.errors import NOTHING_CHANGED, ExitCode
-from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.model import load as load_facts
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
 from ovirt_rdma.host.policy.difference import RuleChange, differing_lines, rule_changes
@@ -37,10 +35,8 @@ from ovirt_rdma.host.policy.forms import Diagnostic, PolicyProblem
 from ovirt_rdma.host.policy.load import PolicyFile, load_policy_file
 from ovirt_rdma.host.policy.model import (
     TCP,
-    NfsRule,
     Policy,
     digest,
-    rule_for,
     to_json_dict,
 )
 from ovirt_rdma.host.policy.store import in_force, store
@@ -249,35 +245,42 @@ class Init(HostVerb):
 
 
 class Show(HostVerb):
-    """Show the whole policy, or the rule that names an export and why."""
+    """Show the whole policy."""
 
-    codes = "0 printed, also if no rule names the export"
-    examples = (
-        "",
-        "--export nas1:/export/vm",
-        "--policy new.yaml --export nas1:/export/vm",
-    )
+    codes = "0 printed"
+    examples = ("", "--policy new.yaml")
+    more = "nfs check names the rule for an export."
 
-    export: Optional[Export]
     policy: Optional[str]
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
-        parser.add_argument(
-            "--export",
-            metavar="SERVER:/PATH",
-            type=export_of,
-            help="show the rule that names this export, and why",
-        )
         add_policy(parser)
 
     def run(self, context: Context) -> int:
         policy, source = policy_in_question(self.policy, context)
-        if self.export is None:
-            _show_policy(policy, source, context.output)
+        output, rules = context.output, policy.nfs.rules
+        if not output.for_people:
+            output.document("policy", {"source": source, **to_json_dict(policy)})
+            return ExitCode.DONE
+        if rules:
+            output.table(
+                ("RULE", "SERVER", "PATH", "TRANSPORT", "PORT", "OPTIONS"),
+                [
+                    (
+                        *(one.name, one.server, one.path, one.transport),
+                        "-" if one.transport == TCP else str(one.port),
+                        one.options or "-",
+                    )
+                    for one in rules
+                ],
+            )
+            order = "; the first that names an export wins" if len(rules) > 1 else ""
+            output.line(f"{count(len(rules), 'NFS rule')}{order} ({source}).")
         else:
-            _show_rule_for(policy, source, self.export, context.output)
-        return 0
+            output.line(f"No NFS rule: VDSM mounts every export as stock ({source}).")
+        show_parts(policy, output)
+        return ExitCode.DONE
 
 
 def _add_file(parser: Parser) -> None:
@@ -320,50 +323,3 @@ def _file(file: Optional[str], context: Context) -> Path:
 def _warn(loaded: PolicyFile, path: Path, context: Context) -> None:
     for remark in loaded.warnings:
         context.output.message(f"warning: {remark.at(str(path))}")
-
-
-def _show_policy(policy: Policy, source: str, output: Output) -> None:
-    rules = policy.nfs.rules
-    if not output.for_people:
-        output.document("policy", {"source": source, **to_json_dict(policy)})
-        return
-    if rules:
-        rows = [
-            (r.name, r.server, r.path, r.transport, _port(r), r.options or "-")
-            for r in rules
-        ]
-        output.table(("RULE", "SERVER", "PATH", "TRANSPORT", "PORT", "OPTIONS"), rows)
-        order = "; the first that names an export wins" if len(rules) > 1 else ""
-        output.line(f"{count(len(rules), 'NFS rule')}{order} ({source}).")
-    else:
-        output.line(f"No NFS rule: VDSM mounts every export as stock ({source}).")
-    show_parts(policy, output)
-
-
-def _show_rule_for(policy: Policy, source: str, export: Export, output: Output) -> None:
-    match = rule_for(policy, export)
-    rule = match.rule if match else None
-    if not output.for_people:
-        shown = match and {**asdict(match.rule), "reason": match.reason}
-        content = {"export": str(export), "source": source, "rule": shown}
-        output.document("policy-rule", content)
-    elif match is None or rule is None:
-        output.line(f"No rule names {export}: VDSM mounts it as stock ({source}).")
-    else:
-        plain = f"rule {rule.number}"
-        name = plain if rule.name == plain else f"{rule.name} ({plain})"
-        output.fields(
-            (
-                ("export", str(export)),
-                ("rule", name),
-                ("why", match.reason),
-                ("transport", rule.transport),
-                ("port", _port(rule)),
-                ("options", rule.options or "-"),
-                ("policy", source),
-            )
-        )
-
-
-def _port(rule: NfsRule) -> str:
-    return "-" if rule.transport == TCP else str(rule.port)

@@ -122,8 +122,8 @@ def test_drop_ins_are_loaded_with_the_file(host, written):
         f"warning: {path}:2: nfs.rules[1]: 'rule 2' never wins"
     )
     assert drop_in in loaded.err
-    shown = host("policy", "show", "--export", "nas1:/x", "-o", "json").document
-    assert shown["rule"]["transport"] == "require-rdma"
+    shown = host("policy", "show", "-o", "json").document["nfs"]["rules"]
+    assert [rule["transport"] for rule in shown] == ["require-rdma", "tcp"]
     document = host("policy", "check", "-o", "json").document
     assert document["drop_ins"] == ["50-a.yaml"]
     assert [warning["file"] for warning in document["warnings"]] == [path]
@@ -133,8 +133,8 @@ def test_drop_ins_are_loaded_with_the_file(host, written):
     Path(drop_in).unlink()
     loaded = host("policy", "load").out.splitlines()
     assert loaded[-1].startswith(f"{path} is loaded: 1 NFS rule, ")
-    shown = host("policy", "show", "--export", "nas1:/x", "-o", "json").document
-    assert shown["rule"]["transport"] == "tcp"
+    shown = host("policy", "show", "-o", "json").document["nfs"]["rules"]
+    assert [rule["transport"] for rule in shown] == ["tcp"]
 
 
 def test_a_broken_drop_in_leaves_the_policy_in_force(host, written):
@@ -198,43 +198,13 @@ def test_a_policy_of_another_version_in_force(host, written):
     )
 
 
-@pytest.mark.parametrize(
-    ("export", "shown"),
-    [
-        (
-            "nas1:/iso",
-            {"rule": "iso (rule 1)", "transport": "tcp", "port": "-", "options": "-"},
-        ),
-        (
-            "NAS1:/vm/",
-            {"export": "NAS1:/vm", "rule": "rule 2", "port": "20049"},
-        ),
-    ],
-)
-def test_which_rule_names_an_export(host, written, export, shown):
-    path = written(RULES)
-    result = host("policy", "show", "--policy", path, "--export", export)
-    assert result.code == 0
-    fields = dict(line.split(None, 1) for line in result.out.splitlines())
-    assert {key: fields[key] for key in shown} == shown
-    assert fields["policy"] == path
-
-
-def test_no_rule_names_an_export(host, written):
-    words = ("policy", "show", "--policy", written(RULES), "--export", "nas2:/x")
-    result = host(*words)
-    assert result.code == 0
-    assert result.out.startswith("No rule names nas2:/x: VDSM mounts it as stock (")
-    assert host(*words, "-o", "json").document["rule"] is None
-
-
 def test_documents_of_show(host, written):
     path = written(RULES)
     rules = host("policy", "show", "--policy", path, "-o", "json").document
     assert (rules["schema_version"], rules["kind"]) == (1, "policy")
     assert [rule["name"] for rule in rules["nfs"]["rules"]] == ["iso", "rule 2"]
-    words = ("policy", "show", "--policy", path, "--export", "nas1:/iso", "-o", "yaml")
-    assert yaml.safe_load(host(*words).out)["rule"]["transport"] == "tcp"
+    words = ("policy", "show", "--policy", path, "-o", "yaml")
+    assert yaml.safe_load(host(*words).out)["nfs"] == rules["nfs"]
 
 
 def test_how_much_a_host_part_says(host, written):
