@@ -25,7 +25,7 @@ from ovirt_rdma.cli.parser import (
 from ovirt_rdma.host.changes.journal import DONE, PARTLY, RunResult
 from ovirt_rdma.host.changes.run import loaded_policy
 from ovirt_rdma.host.errors import ExitCode, Problem
-from ovirt_rdma.host.fabric.partitions import (
+from ovirt_rdma.host.fabric.decisions import (
     definitions_of,
     findings,
     own_findings,

@@ -7,7 +7,7 @@ import pytest
 from support.host.subnet import PID, Subnet
 
 from ovirt_rdma.cli.host import fabric
-from ovirt_rdma.host.fabric.partitions import PARTITIONS_RULE
+from ovirt_rdma.host.fabric.decisions import PARTITIONS_RULE
 from ovirt_rdma.host.services import opensm
 
 pytestmark = pytest.mark.hypervisor

@@ -8,7 +8,7 @@ from support.host import ipoib_host
 from support.host.subnet import PID
 from support.host.subnet import Subnet as FakeSubnet
 
-from ovirt_rdma.host.fabric.partitions import findings
+from ovirt_rdma.host.fabric.decisions import findings
 from ovirt_rdma.host.fabric.subnet import (
     BroadcastGroup,
     FabricFacts,

@@ -8,7 +8,7 @@ from support.fakes.fake_processes import run_process
 from support.host.subnet_managers import OWN, PORT, SETTINGS, UNIT, SubnetManagers
 
 from ovirt_rdma.cli.host import fabric
-from ovirt_rdma.host.fabric.manager import STEP
+from ovirt_rdma.host.fabric.decisions import STEP
 from ovirt_rdma.host.services import opensm, package_scripts
 
 pytestmark = pytest.mark.hypervisor
