@@ -39,8 +39,6 @@ from ovirt_rdma.host.fabric.partitions_conf import (
 from ovirt_rdma.host.fabric.subnet import (
     FabricFacts,
     FabricReader,
-    OpensmProcess,
-    Subnet,
 )
 from ovirt_rdma.host.paths import OPENSM_UNIT, PARTITIONS_FILES, under
 from ovirt_rdma.host.policy.model import Policy
@@ -120,42 +118,6 @@ class Validate(HostVerb):
                 output.text(f"{name}: {sentence} (warning)")
             number = len({one.pkey for one in definitions})
             output.line(f"{name} is valid: {count(number, 'partition')}.")
-        return ExitCode.DONE
-
-
-class Status(HostVerb):
-    """Show each port's subnet managers, and the opensm processes of this host."""
-
-    codes = "0 shown"
-    examples = ("", "-o json")
-
-    def run(self, context: Context) -> int:
-        fabric, output = _fabric_facts(context), context.output
-        if not output.for_people:
-            content: dict[str, Any] = {
-                "host": fabric.hostname,
-                "ports": list(map(_subnet_document, fabric.subnets)),
-                "opensm": [
-                    {**asdict(one), "ours": one.is_ours} for one in fabric.processes
-                ],
-            }
-            output.document("fabric-sm-status", content)
-            return ExitCode.DONE
-        _note_problems(fabric, output)
-        if not fabric.subnets:
-            output.line("This host has no InfiniBand port.")
-        else:
-            output.table(
-                (
-                    *("PORT", "GUID", "STATE", "LID"),
-                    *("SUBNET MANAGER", "LID", "PRIORITY", "IS"),
-                ),
-                [row for one in fabric.subnets for row in _rows(one, fabric)],
-            )
-        for process in fabric.processes:
-            output.line(f"opensm is running on this host: {_process(process)}.")
-        if not fabric.processes:
-            output.line("opensm is not running on this host.")
         return ExitCode.DONE
 
 
@@ -401,48 +363,6 @@ def _fabric_facts(context: Context) -> FabricFacts:
 def _note_problems(fabric: FabricFacts, output: Output) -> None:
     for problem in dict.fromkeys(p for one in fabric.subnets for p in one.problems):
         output.message(f"note: {problem}")
-
-
-def _rows(subnet: Subnet, fabric: FabricFacts) -> list[tuple[str, ...]]:
-    port = subnet.port
-    own = (port.title, port.guid, port.port.state, str(port.port.lid or "-"))
-    managers = subnet.managers or ((subnet.master,) if subnet.master else ())
-    if not managers:
-        return [(*own, "-", "-", "-", "no answer" if port.port.is_active else "-")]
-    rows = []
-    for number, one in enumerate(managers):
-        where = f"{one.guid} (this host)" if one.guid in fabric.guids else one.guid
-        first = own if number == 0 else ("",) * len(own)
-        rows.append((*first, where, str(one.lid), str(one.priority), one.state))
-    return rows
-
-
-def _process(process: OpensmProcess) -> str:
-    parts = [f"process {process.pid}"]
-    if process.guid:
-        parts.append(f"port {process.guid}")
-    if process.priority is not None:
-        parts.append(f"priority {process.priority}")
-    if process.partitions:
-        parts.append(f"partitions of {process.partitions}")
-    if process.is_ours:
-        parts.append("started by ovirt-rdma")
-    return ", ".join(parts)
-
-
-def _subnet_document(subnet: Subnet) -> dict[str, Any]:
-    port = subnet.port
-    return {
-        "device": port.device,
-        "port": port.number,
-        "guid": port.guid,
-        "state": port.port.state,
-        "lid": port.port.lid,
-        "master": subnet.master and asdict(subnet.master),
-        "managers": subnet.managers and [asdict(one) for one in subnet.managers],
-        "groups": subnet.groups and [asdict(one) for one in subnet.groups],
-        "problems": sentences(subnet.problems),
-    }
 
 
 def _add_file(parser: Parser) -> None:

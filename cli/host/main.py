@@ -72,7 +72,6 @@ _PARTITIONS: Table = (
     ("apply", "write partitions.conf as the policy says", "host.fabric.Apply"),
 )
 _SM: Table = (
-    ("status", "show the subnet managers of the fabric", "host.fabric.Status"),
     ("enable", "run opensm on this host as the policy says", "host.fabric.Enable"),
     ("disable", "undo enable", "host.fabric.Disable"),
 )

@@ -670,12 +670,10 @@ def _managers(subnet: Subnet, fabric: FabricFacts) -> Iterator[Finding]:
     if subnet.several_masters:
         fix = "stop all but one; different sm_key settings keep them from agreeing"
         yield about.fails(subnet.several_masters, fix)
-    standby = {one.guid for one in subnet.managers or () if one.state != MASTER}
-    if standby:
-        yield about.warns(
-            f"{len(standby)} more on standby, of these {len(standby - fabric.guids)} "
-            "on other hosts or switches; all of them need the same partitions.conf"
-        )
+    others = [one for one in subnet.managers or () if one.state != MASTER]
+    if others:
+        shown = ", ".join(f"{_title(one)} is {one.state}" for one in others)
+        yield about.warns(f"{shown}; all of them need the same partitions.conf")
 
 
 def _groups(subnet: Subnet) -> Iterator[Finding]:

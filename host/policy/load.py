@@ -112,36 +112,28 @@ NO_FILES = PolicyFiles()
 
 
 def with_rule(
-    files: PolicyFiles,
-    export: Export,
-    transport: str,
-    name: str = "",
-    where: str = "policy.yaml",
+    files: PolicyFiles, export: Export, transport: str, name: str = ""
 ) -> PolicyFiles:
     """Return ``files`` with ``transport`` for ``export``; unchanged if they say so.
 
     The rule is in a drop-in of its own, with the other keys of the rule that named the
     export before. ``name`` is its name unless another rule has it. No other file is
-    changed. ``where`` names policy.yaml in sentences.
+    changed.
 
     Raises PolicyProblem if ``files`` are not a valid policy, Problem if the rule
     would not win, or is not one that a policy can have.
     """
-    present = files.parsed(where)
+    present = files.parsed(_FILE)
     match = rule_for(present.policy, export)
     old = match.rule if match else None
     if old is not None and old.transport == transport:
         return files
     ours = _drop_ins_for(present, export)
-    others = PolicyFiles(
-        files.file,
-        {
-            n: t
-            for n, t in files.drop_ins.items()
-            if not (t.startswith(_HEAD) and n in ours)
-        },
+    others = files.having(
+        {n: None for n in ours if files.drop_ins.get(n, "").startswith(_HEAD)}
     )
-    rest = others.parsed(where)
+    rest = others.parsed(_FILE)
+    below = rule_for(rest.policy, export)
     rule: dict[str, object] = {
         "server": export.server,
         "path": _as_pattern(export.path),
@@ -155,21 +147,22 @@ def with_rule(
         kept.pop("paths", None)
     elif old is not None and old.transport == TCP:
         # A rule with TCP had to leave them out.
-        match = rule_for(rest.policy, export)
-        kept["paths"] = match.rule.paths if match else ()
+        kept["paths"] = below.rule.paths if below else ()
     for key, default in rest.defaults.items():
         if key not in rule and kept.get(key, default) != default:
             rule[key] = kept[key]
-    drop_in = _file_name(rest, export, name)
+    drop_in = _file_name(
+        rest, export, name, rest.drop_in_of(below.rule) if below else ""
+    )
     try:
         new = others.having({drop_in: _text(name or str(export), rule)})
-        after = new.parsed(where)
+        after = new.parsed(_FILE)
     except (Problem, ValueError) as error:
-        raise _refusal(where, rule) from error
+        raise _refusal(rule) from error
     won = rule_for(after.policy, export)
     taken = drop_in in others.drop_ins
     if won is None or after.drop_in_of(won.rule) != drop_in or taken:
-        raise _refusal(where, rule)
+        raise _refusal(rule)
     return new
 
 
@@ -184,13 +177,9 @@ def _drop_ins_for(present: PolicyFile, export: Export) -> list[str]:
     ]
 
 
-def _file_name(rest: PolicyFile, export: Export, name: str) -> str:
-    """Return the name of the drop-in for ``export``: before the file whose rule names
-    it now.
-    """
-    match = rule_for(rest.policy, export)
-    present = rest.drop_in_of(match.rule) if match else ""
-    number = min(_NUMBER, int(present[:2]) - 1) if present else _NUMBER
+def _file_name(rest: PolicyFile, export: Export, name: str, before: str) -> str:
+    """Return the name of the drop-in for ``export``: before the drop-in ``before``."""
+    number = min(_NUMBER, int(before[:2]) - 1) if before else _NUMBER
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name or str(export)).strip("-.")[:100]
     code = hashlib.sha256(str(export).encode("utf-8", "replace")).hexdigest()[:8]
     plain = f"{max(number, 0):02}-{slug or code}.yaml"
@@ -214,11 +203,11 @@ def _scalar(value: object) -> str:
     return json.dumps(value, ensure_ascii=not printable)
 
 
-def _refusal(where: str, rule: Mapping[str, object]) -> Problem:
+def _refusal(rule: Mapping[str, object]) -> Problem:
     shown = ", ".join(f"{key}: {_scalar(value)}" for key, value in rule.items())
     return Problem(
         "policy-rule-not-added",
-        f"{where}: no drop-in can have a rule that wins for "
+        f"{_FILE}: no drop-in can have a rule that wins for "
         f"{rule['server']}:{rule['path']}",
         f"add this rule by hand, before other rules that name the export: {{{shown}}}",
     )

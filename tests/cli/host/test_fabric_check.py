@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``fabric sm status`` and ``fabric check``."""
+"""``fabric check``."""
 
 from __future__ import annotations
 
 import pytest
 from support.host import ipoib_host
-from support.host.subnet import PID
 from support.host.subnet import Subnet as FakeSubnet
 
 from ovirt_rdma.host.fabric.decisions import findings
@@ -53,27 +52,11 @@ def verdict(host, words):
     return verdict
 
 
-def test_status_shows_managers_and_processes(fabric):
+def test_managers_on_standby_are_named(fabric):
     fabric.subnet.others = [OTHER]
-    result = fabric("fabric", "sm", "status")
-    assert result.code == 0
-    assert f"{OWN} (this host)  1    0         master" in result.out
-    assert f"{OTHER}              2    0         standby" in result.out
-    assert result.out.endswith(
-        f"opensm is running on this host: process {PID}, port {OWN}, priority 3.\n"
-    )
-    document = fabric("fabric", "sm", "status", "-o", "json").document
-    assert document["ports"][0]["master"]["guid"] == OWN
-    assert document["opensm"][0]["priority"] == 3
-
-
-def test_status_without_a_manager(fabric):
-    fabric.fake.write(f"/proc/{PID}/cmdline", "bash")
-    fabric.subnet.silent = True
-    result = fabric("fabric", "sm", "status")
-    assert "no answer" in result.out
-    assert "note: sminfo at mlx4_0/1 failed" in result.err
-    assert result.out.endswith("opensm is not running on this host.\n")
+    result = check(fabric)
+    assert (result.code, result.err) == (0, "")
+    assert f"{OTHER} with priority 0 is standby; all of them need" in result.out
 
 
 def test_check_passes(fabric):
@@ -85,7 +68,9 @@ def test_check_passes(fabric):
 
 def test_a_silent_manager_fails(fabric):
     fabric.subnet.silent = True
-    assert check(fabric).code == 3
+    result = check(fabric)
+    assert result.code == 3
+    assert "note: sminfo at mlx4_0/1 failed" in result.err
     assert verdict(fabric, "does not answer sminfo") == "FAIL"
 
 
