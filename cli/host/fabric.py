@@ -171,7 +171,7 @@ class Check(HostVerb, AllowNone):
 
 
 class _Outcome(NamedTuple):
-    """What became of a run: ``content`` is what only the document of its verb has,
+    """The end of a run: ``content`` is what only the document of its verb has,
     ``said`` and ``fix`` are for people, if it is done.
     """
 
