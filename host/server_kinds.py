@@ -8,7 +8,7 @@ empty here, and never a limit. vdsmd loads this module.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Optional
 
@@ -104,14 +104,6 @@ _MOUNT = (
     "strictatime suid sync user users"
 )
 KNOWN = frozenset(f"{_NFS} {_MOUNT}".split())
-# Options that nfs(5) has only since these releases of nfs-utils (its git history).
-NEWER = {
-    "max_connect": "2.6.1",
-    "xprtsec": "2.6.3",
-    "trunkdiscovery": "2.6.4",
-    "notrunkdiscovery": "2.6.4",
-    "noalignwrite": "2.8.3",
-}
 # Of the clients of VAST and PowerScale (their documents above), not of the kernel's.
 _VENDORS = (
     "localports localports_failover mdconnect noextend noidlexprt optlockflush "
@@ -142,41 +134,27 @@ def contradiction(options: MountOptions, over_rdma: bool) -> Optional[Sentence]:
 
 
 def remarks(
-    options: MountOptions,
-    kind: Optional[ServerKind] = None,
-    vendors_client: Optional[bool] = None,
-    documented: Collection[str] = (),
+    options: MountOptions, kind: Optional[ServerKind] = None
 ) -> Iterator[Sentence]:
-    """Yield what may be wrong with mount options.
-
-    ``vendors_client``: whether this host's NFS client is a vendor's; None: unknown.
-    ``documented`` are the words of this host's nfs(5), empty if it has none.
-    """
+    """Yield what may be wrong with mount options for a server of ``kind``."""
     known = KNOWN | OF_VENDORS
     for option in options.items:
         name = option.name
         if not name or name[:2].lower() == "x-":
             continue
-        if name not in known and name not in documented:
+        if name not in known:
             near = did_you_mean(name, sorted(known))
             yield Sentence(
                 "option-unknown",
                 f"{name} is in neither nfs(5) nor mount(8), and the kernel's client "
                 f"refuses the mount for it{near and '; '}{near}",
             )
-        elif documented and name in NEWER and name not in documented:
-            yield Sentence(
-                "option-too-new",
-                f"{name} is not in this host's nfs(5): it needs nfs-utils "
-                f"{NEWER[name]}, and a kernel that knows it",
-            )
     needed = needs_vendors_client(options)
-    if needed and not vendors_client:
-        here = "this host lacks it" if vendors_client is False else "each host needs it"
+    if needed and not (kind and kind.client):
         yield Sentence(
             "option-of-vendor",
             f"{', '.join(needed)}: only the client driver of PowerScale or VAST takes "
-            f"this, and the kernel's own client refuses the mount; {here}",
+            "this, and the kernel's own client refuses the mount; each host needs it",
         )
     if kind is not None and kind.largest is not None:
         for name in ("rsize", "wsize"):

@@ -96,7 +96,8 @@ def _left_out(export: Export) -> str:
     """Return why no rule can name ``export``, or ""."""
     try:
         str(export).encode()
-        texts.server(export.server)
+        if texts.server(export.server) is None:
+            return f"{export.server!r} is no server that a rule can name"
         texts.export_path(export.path)
     except UnicodeEncodeError:
         return "its name is not UTF-8"

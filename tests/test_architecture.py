@@ -347,8 +347,6 @@ STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}
 WRITERS = {
     # JSON, which ansible_run reads; not a terminal.
     (f"{PACKAGE}.cli.engine.session", "getpass"),
-    # The operator's editor.
-    (f"{PACKAGE}.cli.host.policy", "subprocess"),
     (f"{PACKAGE}.vdsm_hooks.main", "os.write"),
     (f"{PACKAGE}.vdsm_hooks.main", "sys.stdout"),
     (f"{PACKAGE}.vdsm_hooks.main", "sys.stderr"),

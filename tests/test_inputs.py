@@ -30,7 +30,7 @@ _CALLS |= {"ip_address", "ip_network", "ip_interface", "IPv6Address", "IPv4Addre
 # line's check, have read: not a text as somebody else wrote it.
 CHECKED_BEFORE = re.compile(
     r"cli/.*|host/rules/.*|host/facts/(uses|infiniband)"
-    r"|host/changes/kinds/.*|host/fabric/(manager|partitions|check)"
+    r"|host/changes/kinds/.*|host/fabric/decisions"
     r"|host/services/opensm|host/daemon/.*|host/policy/.*"
     r"|host/system/(json_codec|lock|state_file|text)|host/changes/.*"
     r"|storage/benchmark/(measure|model|scratch)"

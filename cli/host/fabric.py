@@ -6,19 +6,11 @@ All but ``apply``, ``enable`` and ``disable`` only read.
 
 from __future__ import annotations
 
-import difflib
-import shlex
 from dataclasses import asdict
 from functools import partial
-from typing import Any, ClassVar, Optional
+from typing import Any, ClassVar, NamedTuple, Optional
 
-from ovirt_rdma.cli.host.arguments import (
-    OTHER_RUN,
-    HostVerb,
-    add_policy,
-    refuse_facts,
-)
-from ovirt_rdma.cli.host.main import PROGRAM
+from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_policy, refuse_facts
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.host.shown.runs import BACK, RunReport, ThisHost, as_root
 from ovirt_rdma.cli.output import Output, count, sentences
@@ -30,15 +22,10 @@ from ovirt_rdma.cli.parser import (
     file_name,
     verdict_code,
 )
-from ovirt_rdma.host.changes.journal import (
-    DONE,
-    PARTLY,
-    RunResult,
-)
+from ovirt_rdma.host.changes.journal import DONE, PARTLY, RunResult
 from ovirt_rdma.host.changes.run import loaded_policy
-from ovirt_rdma.host.errors import ExitCode, Problem, Sentence
-from ovirt_rdma.host.fabric.manager import PlannedPort
-from ovirt_rdma.host.fabric.partitions import (
+from ovirt_rdma.host.errors import ExitCode, Problem
+from ovirt_rdma.host.fabric.decisions import (
     definitions_of,
     findings,
     own_findings,
@@ -46,18 +33,12 @@ from ovirt_rdma.host.fabric.partitions import (
     text_of,
 )
 from ovirt_rdma.host.fabric.partitions_conf import (
-    INVALID_FIX,
     Definition,
-    PartitionsProblem,
     parse,
-    render,
 )
 from ovirt_rdma.host.fabric.subnet import (
     FabricFacts,
     FabricReader,
-    LocalPort,
-    OpensmProcess,
-    Subnet,
 )
 from ovirt_rdma.host.paths import OPENSM_UNIT, PARTITIONS_FILES, under
 from ovirt_rdma.host.policy.model import Policy
@@ -123,114 +104,20 @@ class Validate(HostVerb):
 
     def run(self, context: Context) -> int:
         name, output = _file(self.file, context), context.output
-        errors: tuple[Sentence, ...] = ()
-        definitions: tuple[Definition, ...] = ()
-        try:
-            definitions = parse(_read(name), name)
-        except PartitionsProblem as problem:
-            errors = problem.reasons
-        warnings = () if errors else remarks(definitions)
+        definitions = parse(_read(name), name)
+        warnings = remarks(definitions)
         if not output.for_people:
             content = {
                 "file": name,
-                "valid": not errors,
-                "errors": sentences(errors),
                 "warnings": sentences(warnings),
                 "partitions": [asdict(one) for one in definitions],
             }
             output.document("fabric-validate", content)
         else:
-            for sentence in (*errors, *(one.about(name) for one in warnings)):
-                output.text(f"{sentence} (warning)" if not errors else sentence)
-            if errors:
-                output.line(f"{name} is invalid: {count(len(errors), 'mistake')}.")
-                output.fix(INVALID_FIX)
-            else:
-                number = len({one.pkey for one in definitions})
-                output.line(f"{name} is valid: {count(number, 'partition')}.")
-        return ExitCode.CHECKS_FAILED if errors else ExitCode.DONE
-
-
-class Diff(HostVerb):
-    """Compare partitions.conf with the policy, by its meaning."""
-
-    codes = "0 compared; with --exit-code 3 if they differ"
-    examples = ("", "partitions.conf --policy new.yaml --exit-code")
-    more = "Comments, spaces and the way in which numbers are written do not count."
-
-    file: Optional[str]
-    policy: Optional[str]
-    exit_code: bool
-
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        _add_file(parser)
-        add_policy(parser)
-        parser.add_argument(
-            "--exit-code", action="store_true", help="exit with 3 if they differ"
-        )
-
-    def run(self, context: Context) -> int:
-        desired, source = _of_policy(self.policy, context)
-        name, output = _file(self.file, context), context.output
-        present = parse(_read(name), name)
-        lines: list[str] = []
-        if present != desired:
-            before, after = (render(one).splitlines() for one in (present, desired))
-            lines += difflib.unified_diff(before, after, name, source, lineterm="")
-        if not output.for_people:
-            content = {
-                "file": name,
-                "policy": source,
-                "same": not lines,
-                "diff": lines,
-            }
-            output.document("fabric-diff", content)
-        elif lines:
-            for line in lines:
-                output.line(line, {"-": "bad", "+": "good"}.get(line[:1]))
-            words = ["apply"]
-            if self.policy is not None:
-                words = ["render", "--policy", self.policy]
-            output.next(shlex.join([PROGRAM, "fabric", "partitions", *words]))
-        else:
-            output.line(f"{name} has the partitions of the policy ({source}).")
-        return ExitCode.CHECKS_FAILED if lines and self.exit_code else ExitCode.DONE
-
-
-class Status(HostVerb):
-    """Show each port's subnet managers, and the opensm processes of this host."""
-
-    codes = "0 shown"
-    examples = ("", "-o json")
-
-    def run(self, context: Context) -> int:
-        fabric, output = _fabric_facts(context), context.output
-        if not output.for_people:
-            content: dict[str, Any] = {
-                "host": fabric.hostname,
-                "ports": list(map(_subnet_document, fabric.subnets)),
-                "opensm": [
-                    {**asdict(one), "ours": one.is_ours} for one in fabric.processes
-                ],
-            }
-            output.document("fabric-sm-status", content)
-            return ExitCode.DONE
-        _note_problems(fabric, output)
-        if not fabric.subnets:
-            output.line("This host has no InfiniBand port.")
-        else:
-            output.table(
-                (
-                    *("PORT", "GUID", "STATE", "LID"),
-                    *("SUBNET MANAGER", "LID", "PRIORITY", "IS"),
-                ),
-                [row for one in fabric.subnets for row in _rows(one, fabric)],
-            )
-        for process in fabric.processes:
-            output.line(f"opensm is running on this host: {_process(process)}.")
-        if not fabric.processes:
-            output.line("opensm is not running on this host.")
+            for sentence in warnings:
+                output.text(f"{name}: {sentence} (warning)")
+            number = len({one.pkey for one in definitions})
+            output.line(f"{name} is valid: {count(number, 'partition')}.")
         return ExitCode.DONE
 
 
@@ -259,10 +146,7 @@ class Check(HostVerb, AllowNone):
             content: dict[str, Any] = {
                 "host": fabric.hostname,
                 "policy": source,
-                "findings": [
-                    {"id": getattr(one.sentence, "id", ""), **asdict(one)}
-                    for one in found
-                ],
+                "findings": [asdict(one) for one in found],
             }
             output.document("fabric-check", content)
         else:
@@ -274,8 +158,7 @@ class Check(HostVerb, AllowNone):
                     (len(PASS), widest),
                     _VERDICT_TONES.get(one.verdict, ""),
                 )
-                if one.fix:
-                    output.fix(one.fix)
+                output.fix(one.fix)
             verdict = "is as it should be"
             if FAIL in verdicts:
                 verdict = "is not as it should be"
@@ -285,6 +168,18 @@ class Check(HostVerb, AllowNone):
         return verdict_code(
             self, looked_at=not verdicts <= {SKIP}, failed=FAIL in verdicts
         )
+
+
+class _Outcome(NamedTuple):
+    """The end of a run: ``content`` is what only the document of its verb has,
+    ``said`` and ``fix`` are for people, if it is done.
+    """
+
+    result: RunResult
+    proof: Proof
+    content: dict[str, Any]
+    said: list[str]
+    fix: str = ""
 
 
 class _Changing(HostVerb):
@@ -308,7 +203,8 @@ class _Changing(HostVerb):
         host.facts()
         with one_run(root, by=self.words), delayed_signals():
             host.recover()
-            result, proof = self.carry_out(OpensmRun(host), report)
+            outcome = self.carry_out(OpensmRun(host), report)
+        result, proof = outcome.result, outcome.proof
         if not output.for_people:
             content = {
                 "run": result.run,
@@ -320,7 +216,7 @@ class _Changing(HostVerb):
                 "proven": proof.proven,
                 "unlike": sentences(proof.unlike),
             }
-            output.document(self.kind, {**content, **self.content()})
+            output.document(self.kind, {**content, **outcome.content})
         else:
             for note in proof.notes:
                 output.message(f"note: {note}")
@@ -329,23 +225,17 @@ class _Changing(HostVerb):
                 output.text(f"{left.step} {left.what}: {left.why}".strip())
                 output.fix(left.fix)
             if result.outcome == DONE:
-                self.tell(proof, output)
+                for text in (*outcome.said, *(f"{one}." for one in proof.unlike)):
+                    output.text(text)
+                output.fix(outcome.fix)
         if result.outcome == PARTLY:
             return ExitCode.FAILED
         if result.outcome != DONE:
             return ExitCode.ROLLED_BACK
         return ExitCode.CHECKS_FAILED if proof.proven is False else ExitCode.DONE
 
-    def carry_out(self, run: OpensmRun, report: RunReport) -> tuple[RunResult, Proof]:
+    def carry_out(self, run: OpensmRun, report: RunReport) -> _Outcome:
         """Do it; the lock is held. Raises Problem."""
-        raise NotImplementedError
-
-    def content(self) -> dict[str, Any]:
-        """Return what only the document of this verb has."""
-        raise NotImplementedError
-
-    def tell(self, proof: Proof, output: Output) -> None:
-        """Print what people read after the sentence of a run that is done."""
         raise NotImplementedError
 
 
@@ -362,34 +252,26 @@ class Apply(_Changing):
         "restores it."
     )
     words, kind = "fabric partitions apply", "fabric-apply"
-    path = ""
 
-    def carry_out(self, run: OpensmRun, report: RunReport) -> tuple[RunResult, Proof]:
+    def carry_out(self, run: OpensmRun, report: RunReport) -> _Outcome:
         policy = loaded_policy(run.host.root)
         definitions = _definitions(policy.policy, policy.source)
-        self.path, step = run.partitions_step(definitions)
-        return run.apply(
+        path, step = run.partitions_step(definitions)
+        result, proof = run.apply(
             step,
             partial(run.partitions_proof, definitions, run.host.facts()),
             policy.digest,
             timeout_s=SWEEP_TIMEOUT_S,
-            if_none=f"{self.path} is as the policy says",
+            if_none=f"{path} is as the policy says",
         )
-
-    def content(self) -> dict[str, Any]:
-        return {"file": self.path}
-
-    def tell(self, proof: Proof, output: Output) -> None:
+        said, fix = [], ""
         if proof.proven:
-            output.line("The subnet manager has these partitions.")
-        for sentence in proof.unlike:
-            output.text(f"{sentence}.")
+            said.append("The subnet manager has these partitions.")
         if proof.proven is False:
-            output.fix(
-                "send SIGHUP to opensm, so that it reads the file, and see its log"
-            )
+            fix = "send SIGHUP to opensm, so that it reads the file, and see its log"
         elif proof.unlike:
-            output.fix("restart opensm, when no host needs the fabric")
+            fix = "restart opensm, when no host needs the fabric"
+        return _Outcome(result, proof, {"file": path}, said, fix)
 
 
 class Enable(_Changing):
@@ -407,42 +289,30 @@ class Enable(_Changing):
     )
     words, kind = "fabric sm enable", "fabric-sm-enable"
 
-    def carry_out(self, run: OpensmRun, report: RunReport) -> tuple[RunResult, Proof]:
+    def carry_out(self, run: OpensmRun, report: RunReport) -> _Outcome:
         policy, facts = loaded_policy(run.host.root), run.host.facts()
         report.reading("asking the subnet manager")
         plan = run.manager_plan(policy.policy.fabric, facts)
-        self.ports: tuple[PlannedPort, ...] = plan.ports
-        return run.apply(
+        result, proof = run.apply(
             plan.step,
             partial(run.manager_proof, plan.ports),
             policy.digest,
             timeout_s=START_TIMEOUT_S,
             if_none="opensm is set up as the policy says",
         )
-
-    def content(self) -> dict[str, Any]:
-        ports = [
-            {
-                "device": one.port.device,
-                "port": one.port.number,
-                "guid": one.port.guid,
-                "priority": one.priority,
-                "state": one.state,
-                "reason": one.reason,
-            }
-            for one in self.ports
-        ]
-        return {"ports": ports}
-
-    def tell(self, proof: Proof, output: Output) -> None:
-        for one in self.ports if proof.proven else ():
+        ports, said, fix = [], [], ""
+        for one in plan.ports:
+            port, guid = one.port.number, one.port.guid
+            own = {"device": one.port.device, "port": port, "guid": guid}
+            state = {"priority": one.priority, "state": one.state, "reason": one.reason}
+            ports.append({**own, **state})
             why = f"{one.state} at {one.port.title} with priority {one.priority}"
-            output.text(f"opensm is {why} ({one.reason}).")
-        for sentence in proof.unlike:
-            output.text(f"{sentence}.")
+            said.append(f"opensm is {why} ({one.reason}).")
         if not proof.proven:
-            units = " ".join(OPENSM_UNIT.format(one.port.guid) for one in self.ports)
-            output.fix(f"see systemctl status {units}; then: systemctl restart {units}")
+            said = []
+            units = " ".join(OPENSM_UNIT.format(one.port.guid) for one in plan.ports)
+            fix = f"see systemctl status {units}; then: systemctl restart {units}"
+        return _Outcome(result, proof, {"ports": ports}, said, fix)
 
 
 class Disable(_Changing):
@@ -460,12 +330,12 @@ class Disable(_Changing):
     words, kind = "fabric sm disable", "fabric-sm-disable"
     word = BACK
 
-    def carry_out(self, run: OpensmRun, report: RunReport) -> tuple[RunResult, Proof]:
+    def carry_out(self, run: OpensmRun, report: RunReport) -> _Outcome:
         fabric = FabricReader(run.tree, run.host.run).facts(run.host.facts())
         ours = {one.guid for one in fabric.ours}
         result = run.disable()
         # The ports behind which ours is the only subnet manager that is known.
-        self.alone: list[LocalPort] = [
+        alone = [
             one.port
             for one in fabric.subnets
             if result.run is not None
@@ -473,18 +343,13 @@ class Disable(_Changing):
             and one.master.guid in ours
             and len(one.managers or ()) < 2
         ]
-        return result, Proof()
-
-    def content(self) -> dict[str, Any]:
-        ports = [{"port": one.title, "guid": one.guid} for one in self.alone]
-        return {"without_manager": ports}
-
-    def tell(self, proof: Proof, output: Output) -> None:
-        for port in self.alone:
-            output.text(
-                f"No other subnet manager is known at {port.title}: links stay, and "
-                "ports that come up later stay INIT."
-            )
+        said = [
+            f"No other subnet manager is known at {port.title}: links stay, and "
+            "ports that come up later stay INIT."
+            for port in alone
+        ]
+        ports = [{"port": one.title, "guid": one.guid} for one in alone]
+        return _Outcome(result, Proof(), {"without_manager": ports}, said)
 
 
 def _fabric_facts(context: Context) -> FabricFacts:
@@ -498,48 +363,6 @@ def _fabric_facts(context: Context) -> FabricFacts:
 def _note_problems(fabric: FabricFacts, output: Output) -> None:
     for problem in dict.fromkeys(p for one in fabric.subnets for p in one.problems):
         output.message(f"note: {problem}")
-
-
-def _rows(subnet: Subnet, fabric: FabricFacts) -> list[tuple[str, ...]]:
-    port = subnet.port
-    own = (port.title, port.guid, port.port.state, str(port.port.lid or "-"))
-    managers = subnet.managers or ((subnet.master,) if subnet.master else ())
-    if not managers:
-        return [(*own, "-", "-", "-", "no answer" if port.port.is_active else "-")]
-    rows = []
-    for number, one in enumerate(managers):
-        where = f"{one.guid} (this host)" if one.guid in fabric.guids else one.guid
-        first = own if number == 0 else ("",) * len(own)
-        rows.append((*first, where, str(one.lid), str(one.priority), one.state))
-    return rows
-
-
-def _process(process: OpensmProcess) -> str:
-    parts = [f"process {process.pid}"]
-    if process.guid:
-        parts.append(f"port {process.guid}")
-    if process.priority is not None:
-        parts.append(f"priority {process.priority}")
-    if process.partitions:
-        parts.append(f"partitions of {process.partitions}")
-    if process.is_ours:
-        parts.append("started by ovirt-rdma")
-    return ", ".join(parts)
-
-
-def _subnet_document(subnet: Subnet) -> dict[str, Any]:
-    port = subnet.port
-    return {
-        "device": port.device,
-        "port": port.number,
-        "guid": port.guid,
-        "state": port.port.state,
-        "lid": port.port.lid,
-        "master": subnet.master and asdict(subnet.master),
-        "managers": subnet.managers and [asdict(one) for one in subnet.managers],
-        "groups": subnet.groups and [asdict(one) for one in subnet.groups],
-        "problems": sentences(subnet.problems),
-    }
 
 
 def _add_file(parser: Parser) -> None:

@@ -27,14 +27,9 @@ _POLICY: Table = (
         "print a policy for what is mounted and plugged in now",
         "host.policy.Init",
     ),
-    ("edit", "edit a policy file, and write it if it is valid", "host.policy.Edit"),
     ("check", "validate a policy file, and show all mistakes", "host.policy.Check"),
     ("load", "validate a policy file and load it", "host.policy.Load"),
-    (
-        "show",
-        "show the loaded policy, or the rule that names an export",
-        "host.policy.Show",
-    ),
+    ("show", "show the loaded policy", "host.policy.Show"),
 )
 _NFS: Table = (
     (
@@ -74,11 +69,9 @@ _PARTITIONS: Table = (
         "validate partitions.conf, and show all mistakes",
         "host.fabric.Validate",
     ),
-    ("diff", "compare partitions.conf with the policy", "host.fabric.Diff"),
     ("apply", "write partitions.conf as the policy says", "host.fabric.Apply"),
 )
 _SM: Table = (
-    ("status", "show the subnet managers of the fabric", "host.fabric.Status"),
     ("enable", "run opensm on this host as the policy says", "host.fabric.Enable"),
     ("disable", "undo enable", "host.fabric.Disable"),
 )

@@ -387,7 +387,7 @@ def _no_paths(context: Context) -> tuple[str, str, bool]:
         enable = "ovirt-rdma-host enable"
         return "Nobody watches paths: this host is not enabled", enable, False
     if not any(rule.paths for rule in policy.nfs.rules):
-        edit = "add paths to the rule of the server: ovirt-rdma-host policy edit"
+        edit = "add paths to the rule of the server: ovirt-rdma-policy(5)"
         return "No rule of the policy has paths", edit, False
     return "The paths are unknown", "ovirt-rdma-host daemon status", True
 

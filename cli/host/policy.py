@@ -1,18 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``policy init``, ``edit``, ``check``, ``load`` and ``show``."""
+"""Run ``policy init``, ``check``, ``load`` and ``show``."""
 
 from __future__ import annotations
 
-import gzip
-import os
-import re
-import shlex
-import stat
-import subprocess
-import tempfile
-import zlib
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Optional
@@ -22,12 +13,10 @@ from ovirt_rdma.cli.host.arguments import (
     HostVerb,
     add_facts,
     add_policy,
-    export_of,
     refuse_facts,
 )
-from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.shown.policy import policy_counts, show_parts
-from ovirt_rdma.cli.output import Output, count
+from ovirt_rdma.cli.output import count
 from ovirt_rdma.cli.parser import (
     Approval,
     Context,
@@ -37,10 +26,8 @@ from ovirt_rdma.cli.parser import (
     file_name,
 )
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.modules import with_module_details
 from ovirt_rdma.host.collect.storage import MOUNTINFO
-from ovirt_rdma.host.errors import NOTHING_CHANGED, ExitCode, Problem
-from ovirt_rdma.host.export import Export
+from ovirt_rdma.host.errors import NOTHING_CHANGED, ExitCode
 from ovirt_rdma.host.facts.model import load as load_facts
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
 from ovirt_rdma.host.policy.difference import RuleChange, differing_lines, rule_changes
@@ -48,18 +35,12 @@ from ovirt_rdma.host.policy.forms import Diagnostic, PolicyProblem
 from ovirt_rdma.host.policy.load import PolicyFile, load_policy_file
 from ovirt_rdma.host.policy.model import (
     TCP,
-    NfsRule,
     Policy,
     digest,
-    rule_for,
     to_json_dict,
 )
 from ovirt_rdma.host.policy.store import in_force, store
-from ovirt_rdma.host.rules.modules import vendors_client
-from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.lock import one_run
-from ovirt_rdma.host.system.safe_file import read_named
-from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.policy_proposal import proposed
 
 
@@ -87,7 +68,7 @@ class Check(HostVerb):
         fix, counts = "", ""
         try:
             loaded = load_policy_file(path)
-            warnings = loaded.warnings_on(*_client(context.root))
+            warnings = loaded.warnings
             counts, drop_ins = policy_counts(loaded.policy), loaded.drop_ins
         except PolicyProblem as problem:
             if problem.exit_code == ExitCode.FAILED:
@@ -115,20 +96,6 @@ class Check(HostVerb):
                 },
             )
         return ExitCode.CHECKS_FAILED if errors else ExitCode.DONE
-
-
-def _client(root: str) -> tuple[Optional[bool], frozenset[str]]:
-    """Return whether this host's NFS client is a vendor's, and the words of its nfs(5).
-    None, and no word: unknown.
-    """
-    tree, reader, page = FileTree(root), HostReader(root), b""
-    for name in ("nfs.5.gz", "nfs.5"):
-        data = tree.data(f"/usr/share/man/man5/{name}") or b""
-        with suppress(OSError, EOFError, zlib.error):
-            page = page or (gzip.decompress(data) if name.endswith("gz") else data)
-    words = re.findall(rb"[a-z][a-z0-9_.]+", page)
-    modules = with_module_details(tree, reader.kernel_release(), reader.modules(), [])
-    return vendors_client(modules), frozenset(word.decode() for word in words)
 
 
 def _remark(remark: Diagnostic, path: Path) -> dict[str, object]:
@@ -177,15 +144,14 @@ class Load(HostVerb, Approval):
             for line in effect.shown:
                 output.text(line)
         changed = effect.changed
-        notes: tuple[str, ...] = ()
+        notes: list[str] = []
         if not self.dry_run:
             if effect.doubts:
                 shown = () if output.for_people else effect.shown
                 approve(self, output, shown, effect.doubts)
             source, target = str(path.absolute()), under(context.root, POLICY_JSON)
             with one_run(context.root, by="policy load"):
-                result = store(loaded.policy, source, target)
-            changed, notes = result.changed, result.remarks
+                changed, notes = store(loaded.policy, source, target)
         for remark in notes:
             output.message(f"warning: {remark}")
         policy, new = loaded.policy, digest(loaded.policy)
@@ -201,10 +167,7 @@ class Load(HostVerb, Approval):
                     # To compare it with a file for many hosts: drop-ins are the host's.
                     "file_digest": digest(loaded.alone),
                     "rules": len(policy.nfs.rules),
-                    "interfaces": len(policy.host.interfaces),
-                    "modules": len(policy.host.modules),
-                    "module_options": len(policy.host.module_options),
-                    "notes": list(notes),
+                    "notes": notes,
                     "differences": list(effect.lines),
                     "rule_changes": [asdict(change) for change in effect.changes],
                     "doubts": list(effect.doubts),
@@ -281,111 +244,43 @@ class Init(HostVerb):
         return ExitCode.DONE
 
 
-class Edit(HostVerb):
-    """Edit a policy file, and write it only if it is valid."""
-
-    codes = "0 written or unchanged, 1 failed, 3 it has mistakes, and is not written"
-    examples = ("", "new.yaml")
-    more = (
-        "Runs $VISUAL, $EDITOR or vi on a draft beside the file. A draft with\n"
-        "mistakes is kept, and its name is printed. Nothing is loaded."
-    )
-
-    file: Optional[str]
-
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        _add_file(parser)
-        refuse_facts(parser)
-
-    def run(self, context: Context) -> int:
-        output, path = context.output, _file(self.file, context)
-        try:
-            before = _content(path)
-            with tempfile.NamedTemporaryFile(
-                dir=path.parent, prefix=".draft.", suffix=".yaml", delete=False
-            ) as opened:
-                opened.write(before)
-            draft = Path(opened.name)
-            loaded = _edited(draft, output)
-            after = _content(draft)
-            if after != before:
-                if _content(path) != before:
-                    raise Problem(
-                        "policy-file-changed",
-                        f"{path} was changed by somebody else; your draft is {draft}",
-                        f"compare them: diff {path} {draft}",
-                    )
-                mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
-                write_atomically(path, after, mode)
-            draft.unlink()
-        except OSError as error:
-            raise Problem(
-                "policy-file-not-written",
-                f"{error.filename or path}: {error.strerror}",
-                "run it as root, or name a file that you may write",
-            ) from error
-        if after == before:
-            output.line(NOTHING_CHANGED)
-            return ExitCode.DONE
-        _warn(loaded, path, context)
-        output.line(f"{path} is written: {policy_counts(loaded.policy)}.")
-        words = [] if self.file is None else [shlex.quote(self.file)]
-        output.next(" ".join([PROGRAM, "policy load", *words]))
-        return ExitCode.DONE
-
-
-def _content(path: Path) -> bytes:
-    return read_named(path) if path.exists() else b""
-
-
-def _edited(draft: Path, output: Output) -> PolicyFile:
-    """Let the operator edit ``draft``, and return its policy. Raises Problem, and
-    leaves the draft.
-    """
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    output.flush()
-    try:
-        subprocess.run([*shlex.split(editor), draft], check=True)
-    except (FileNotFoundError, subprocess.CalledProcessError) as error:
-        raise Problem(
-            "editor-failed",
-            f"the editor failed: {error}; the draft is {draft}",
-            "set VISUAL or EDITOR to another editor",
-        ) from error
-    return load_policy_file(draft)
-
-
 class Show(HostVerb):
-    """Show the whole policy, or the rule that names an export and why."""
+    """Show the whole policy."""
 
-    codes = "0 printed, also if no rule names the export"
-    examples = (
-        "",
-        "--export nas1:/export/vm",
-        "--policy new.yaml --export nas1:/export/vm",
-    )
+    codes = "0 printed"
+    examples = ("", "--policy new.yaml")
+    more = "nfs check names the rule for an export."
 
-    export: Optional[Export]
     policy: Optional[str]
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
-        parser.add_argument(
-            "--export",
-            metavar="SERVER:/PATH",
-            type=export_of,
-            help="show the rule that names this export, and why",
-        )
         add_policy(parser)
 
     def run(self, context: Context) -> int:
         policy, source = policy_in_question(self.policy, context)
-        if self.export is None:
-            _show_policy(policy, source, context.output)
+        output, rules = context.output, policy.nfs.rules
+        if not output.for_people:
+            output.document("policy", {"source": source, **to_json_dict(policy)})
+            return ExitCode.DONE
+        if rules:
+            output.table(
+                ("RULE", "SERVER", "PATH", "TRANSPORT", "PORT", "OPTIONS"),
+                [
+                    (
+                        *(one.name, one.server, one.path, one.transport),
+                        "-" if one.transport == TCP else str(one.port),
+                        one.options or "-",
+                    )
+                    for one in rules
+                ],
+            )
+            order = "; the first that names an export wins" if len(rules) > 1 else ""
+            output.line(f"{count(len(rules), 'NFS rule')}{order} ({source}).")
         else:
-            _show_rule_for(policy, source, self.export, context.output)
-        return 0
+            output.line(f"No NFS rule: VDSM mounts every export as stock ({source}).")
+        show_parts(policy, output)
+        return ExitCode.DONE
 
 
 def _add_file(parser: Parser) -> None:
@@ -426,52 +321,5 @@ def _file(file: Optional[str], context: Context) -> Path:
 
 
 def _warn(loaded: PolicyFile, path: Path, context: Context) -> None:
-    for remark in loaded.warnings_on(*_client(context.root)):
+    for remark in loaded.warnings:
         context.output.message(f"warning: {remark.at(str(path))}")
-
-
-def _show_policy(policy: Policy, source: str, output: Output) -> None:
-    rules = policy.nfs.rules
-    if not output.for_people:
-        output.document("policy", {"source": source, **to_json_dict(policy)})
-        return
-    if rules:
-        rows = [
-            (r.name, r.server, r.path, r.transport, _port(r), r.options or "-")
-            for r in rules
-        ]
-        output.table(("RULE", "SERVER", "PATH", "TRANSPORT", "PORT", "OPTIONS"), rows)
-        order = "; the first that names an export wins" if len(rules) > 1 else ""
-        output.line(f"{count(len(rules), 'NFS rule')}{order} ({source}).")
-    else:
-        output.line(f"No NFS rule: VDSM mounts every export as stock ({source}).")
-    show_parts(policy, output)
-
-
-def _show_rule_for(policy: Policy, source: str, export: Export, output: Output) -> None:
-    match = rule_for(policy, export)
-    rule = match.rule if match else None
-    if not output.for_people:
-        shown = match and {**asdict(match.rule), "reason": match.reason}
-        content = {"export": str(export), "source": source, "rule": shown}
-        output.document("policy-rule", content)
-    elif match is None or rule is None:
-        output.line(f"No rule names {export}: VDSM mounts it as stock ({source}).")
-    else:
-        plain = f"rule {rule.number}"
-        name = plain if rule.name == plain else f"{rule.name} ({plain})"
-        output.fields(
-            (
-                ("export", str(export)),
-                ("rule", name),
-                ("why", match.reason),
-                ("transport", rule.transport),
-                ("port", _port(rule)),
-                ("options", rule.options or "-"),
-                ("policy", source),
-            )
-        )
-
-
-def _port(rule: NfsRule) -> str:
-    return "-" if rule.transport == TCP else str(rule.port)

@@ -464,7 +464,7 @@ def _with_rules(
 ) -> PolicyFiles:
     """Return the policy with a rule for each export."""
     for name, export in named:
-        policy = with_rule(policy, export, rule, name, "policy.yaml")
+        policy = with_rule(policy, export, rule, name)
     return policy
 
 

@@ -87,7 +87,7 @@ def read_plan_file(text: str, where: str) -> dict[str, Address]:
             addresses[host] = ipaddress.ip_interface(value)
         except (TypeError, ValueError):
             remarks.append(
-                f"{where}:{document.line((host,))}: {host}: {value!r} is not an IP "
+                f"{where}:{document.lines[host,]}: {host}: {value!r} is not an IP "
                 "address with its prefix, as 10.0.0.11/24"
             )
     if remarks:

@@ -345,8 +345,7 @@ _ERRORS = {
         "srp-not-in-partition", "the local port has left the partition of the target"
     ),
     errno.EINVAL: Sentence(
-        "srp-login-invalid",
-        "the kernel does not accept the values; its log says which",
+        "srp-login-invalid", "the kernel does not accept the values; its log says which"
     ),
 }
 

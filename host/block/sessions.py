@@ -13,7 +13,8 @@ with a tag replaces (idbm_rec_read, idbm_add_node in usr/idbm.c of open-iscsi), 
 VDSM's have one (addIscsiNode, lib/vdsm/storage/iscsi.py). So ours have a tag too, and
 an interface record that VDSM does not use. A plain discovery would write all records of
 the portal again, with their passwords (the default operation is new, update and
-delete); so a discovery is nonpersistent. A login that is there is never tried again.
+delete): the one that a sentence names is nonpersistent. A login that is there is never
+tried again.
 """
 
 from __future__ import annotations
@@ -43,12 +44,7 @@ from ovirt_rdma.host.block.logins import (
     srp_logins,
     timeout_writes,
 )
-from ovirt_rdma.host.block.read import (
-    BLOCK,
-    SRP_LOCAL,
-    BlockFacts,
-    BlockReader,
-)
+from ovirt_rdma.host.block.read import BLOCK, SRP_LOCAL, BlockFacts, BlockReader
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.storage import ISER, SCSI_HOSTS, SRP, SRP_PORTS, Session
 from ovirt_rdma.host.errors import Refused, Sentence
@@ -121,10 +117,7 @@ class Srp:
     """Acts on the SRP sessions of the host below ``root``; ``run`` runs its tools."""
 
     def __init__(
-        self,
-        root: Union[str, Path],
-        run: Runner,
-        write: Write = write_in_child,
+        self, root: Union[str, Path], run: Runner, write: Write = write_in_child
     ) -> None:
         self._root, self._run, self._write = root, run, write
 
@@ -137,10 +130,7 @@ class Srp:
         return Sentence("srp-module-not-loaded", why) if why else None
 
     def log_in(
-        self,
-        logins: Sequence[Login],
-        timeout_s: float,
-        total_s: Optional[float] = None,
+        self, logins: Sequence[Login], timeout_s: float, total_s: Optional[float] = None
     ) -> list[Login]:
         """Make the ``logins`` that have neither session nor problem; return each with
         its result, in order.
@@ -298,7 +288,8 @@ _ANSWER_S = 10.0
 _LOGIN_S = 15
 
 # enum iscsi_error_list, include/iscsi_err.h of open-iscsi.
-_EXISTS, _NO_RECORD, _REFUSED = 15, 21, 19
+_EXISTS, _NO_RECORD = 15, 21
+_REFUSED = {5, 19}
 _SILENT = {8, 11, 33}
 _ERRORS = {
     4: Sentence("iser-target-silent", "no RDMA connection to the portal was made"),
@@ -446,8 +437,15 @@ class Iser:
                 problem = _silent(target, timeout_s)
             elif error.returncode in _ERRORS:
                 problem = _ERRORS[error.returncode]
+            elif error.returncode in _REFUSED:
+                text = (
+                    "the target refused it: its access list may not have this host, or "
+                    f"the portal has no target of that name; {_targets_of(target)}"
+                )
+                problem = Sentence("iser-login-refused", text)
             elif error.returncode != _EXISTS:
-                problem = self._refusal(target, error)
+                text = f"iscsiadm reports: {error} (exit status {error.returncode})"
+                problem = Sentence("iser-login-failed", text)
         (found,) = iser_logins([target], self._sessions())
         if problem is None and found.session is None:
             text = "the target accepted the login, and the session is gone again"
@@ -455,24 +453,6 @@ class Iser:
         if problem is not None:
             return replace(login, problem=problem)
         return replace(found, made=made)
-
-    def _refusal(self, target: IserTarget, error: CommandFailed) -> Sentence:
-        """Ask the portal, which has just answered, for its targets."""
-        where = ("-p", target.portal, "-I", target.interface)
-        words = ("iscsiadm", "-m", "discovery", "-t", "st", *where)
-        try:
-            text = self._run((*words, "-o", "nonpersistent"), _DATABASE_S)
-        except CommandFailed:
-            text = ""
-        names = sorted({row.split(" ")[-1] for row in text.splitlines() if " " in row})
-        if names and target.iqn not in names:
-            text = f"the portal has no target {target.iqn}; it has: {', '.join(names)}"
-            return Sentence("iser-target-unknown", text)
-        if error.returncode == _REFUSED:
-            text = "the target refused it; its access list may not have this host"
-            return Sentence("iser-login-refused", text)
-        text = f"iscsiadm reports: {error} (exit status {error.returncode})"
-        return Sentence("iser-login-failed", text)
 
 
 def _target_of(login: Login) -> IserTarget:
@@ -483,12 +463,15 @@ def _target_of(login: Login) -> IserTarget:
 def _silent(target: IserTarget, timeout_s: float) -> Sentence:
     # A target that is not there looks the same if its portal closes the connection
     # before the refusal has arrived, as LIO's may.
-    where = f"-p {target.portal} -I {target.interface}"
-    text = (
-        f"the target does not answer within {timeout_s:g} s; the portal's targets: "
-        f"iscsiadm -m discovery -t st {where} -o nonpersistent"
-    )
+    text = f"the target does not answer within {timeout_s:g} s; {_targets_of(target)}"
     return Sentence("iser-target-silent", text)
+
+
+def _targets_of(target: IserTarget) -> str:
+    return (
+        "the portal's targets: iscsiadm -m discovery -t st "
+        f"-p {target.portal} -I {target.interface} -o nonpersistent"
+    )
 
 
 class BlockSessions:

@@ -109,7 +109,7 @@ def _seconds(value: Timeout, default: int) -> int:
     return -1 if isinstance(value, str) else value
 
 
-def _hex(normal: Callable[[str], str] = texts.identifier) -> Text:
+def _hex(normal: Callable[[str], Optional[str]] = texts.identifier) -> Text:
     return Text("16 hex digits such as 0002c90300fb1230", normal=normal, written=True)
 
 
@@ -131,12 +131,21 @@ class SrpTarget(Numbered):
     id_ext: str = key(_hex())
     ioc_guid: str = key(_hex())
     dgid: Optional[str] = key(
-        Text("a GID such as fe80::2:c903:fb:1231", normal=texts.gid, written=True), None
+        Text(
+            "a GID such as fe80::2:c903:fb:1231 or 32 hex digits",
+            normal=texts.gid,
+            written=True,
+        ),
+        None,
     )
     pkey: Optional[str] = key(texts.PKEY, None)
     service_id: Optional[str] = key(_hex(), None)
     dest: Optional[str] = key(
-        Text("an address and a port such as 10.0.0.1:5555", normal=texts.endpoint), None
+        Text(
+            "an IP address and a port such as 10.0.0.1:5555 or [fd00::1]:5555",
+            normal=texts.endpoint,
+        ),
+        None,
     )
     device: Optional[str] = key(texts.DEVICE, None)
     port: Optional[int] = key(Number(1, 65535), None)
@@ -194,10 +203,13 @@ class IserTarget(Numbered):
     number: int
     name: str = key(NAME, required=False)
     portal: str = key(
-        Text("an address such as 10.0.0.1 or 10.0.0.1:3260", normal=texts.portal)
+        Text("an IP address such as 10.0.0.1 or 10.0.0.1:3260", normal=texts.portal)
     )
     iqn: str = key(
-        Text("a name such as iqn.2003-01.org.example:data", normal=texts.iqn)
+        Text(
+            "iqn.2003-01.org.example:data, or eui. or naa. and hex digits",
+            normal=texts.iqn,
+        )
     )
     interface: str = key(
         Text("the name of an interface record", normal=texts.interface_record),

@@ -15,6 +15,7 @@ from ovirt_rdma.host.facts.infiniband import (
     FIRST_VLAN,
     FULL,
     LAST_VLAN,
+    LONGEST_NAME,
     MEMBERSHIPS,
     MTU_CODES,
     RATE_CODES,
@@ -61,8 +62,7 @@ class PartitionRule:
 
     name: str
     pkey: str = key(
-        Text("a P_Key such as 0x8001", normal=texts.full_pkey, written=True),
-        required=False,
+        Text(texts.PKEY.allowed, normal=texts.full_pkey, written=True), required=False
     )
     members: tuple[str, ...] = key(
         ListOf(
@@ -96,7 +96,7 @@ def _partition(name: str, keys: dict[str, Any]) -> PartitionRule:
 PARTITION = Keys(PartitionRule, make=dict)
 
 
-def _manager_port(text: str) -> str:
+def _manager_port(text: str) -> Optional[str]:
     return text if text == ALL else texts.guid_of_a_port(text)
 
 
@@ -125,7 +125,7 @@ class SubnetManagerRule:
 
 
 SUBNET_MANAGER = Keys(SubnetManagerRule, make=dict)
-_HOST_NAME = Text(normal=texts.host_name)
+_HOST_NAME = Text("the name of a host", normal=texts.host_name)
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,10 @@ class FabricPolicy:
     )
     partitions: tuple[PartitionRule, ...] = key(
         MapOf(
-            Text(normal=texts.partition_name),
+            Text(
+                f"a letter, then letters, digits and _.-, up to {LONGEST_NAME}",
+                normal=texts.partition_name,
+            ),
             PARTITION,
             _partition,
             "name: keys of the table below",

@@ -15,15 +15,13 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, NoReturn, Optional, Union
 
 from ovirt_rdma.host.errors import Problem, Sentence, did_you_mean
 
 # Where a value is: keys and, for lists, positions from 0.
 KeyPath = tuple[Union[str, int], ...]
-# A sentence about the value at a path.
-Mistake = tuple[KeyPath, Sentence]
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -92,35 +90,57 @@ class Refused(ValueError):
         self.sentences = (Sentence(id, text), *more)
 
 
-class Reading:
-    """One walk over the data of a file; its mistakes are in ``mistakes``.
+class Source:
+    """A file: its plain ``data`` (None if it is empty), and the ``mistakes`` in it.
 
-    ``texts`` has the text of each scalar as it is written in the file. ``file`` is the
-    path of a drop-in. Names of entries are different from those in the files read
-    before, ``after``, too.
+    ``lines`` has the line where the key or list item of each value starts, ``texts``
+    the text of each scalar as it is written. ``file`` is the path of a drop-in, "" of
+    the policy file. Names of entries are different from those in the files read before,
+    ``after``, too. ``given`` are the valid values.
     """
 
-    def __init__(
-        self,
-        texts: Mapping[KeyPath, str],
-        file: str = "",
-        after: Optional[Reading] = None,
-    ) -> None:
-        self.texts, self.file = texts, file
+    def __init__(self, file: str = "", after: Optional[Source] = None) -> None:
+        self.file = file
+        self.data: Any = None
+        self.lines: dict[KeyPath, int] = {}
+        self.texts: dict[KeyPath, str] = {}
+        self.mistakes: list[Diagnostic] = []
+        self.given: Mapping[str, Any] = {}
         # Of each kind of entry: their number, and where the first with a name is.
-        self.counts: Counter[str] = Counter()
-        self.named: dict[tuple[str, str], tuple[str, int]] = {}
-        if after:
-            self.counts, self.named = after.counts, after.named
-        self.mistakes: list[Mistake] = []
+        self.counts: Counter[str] = after.counts if after else Counter()
+        self.named: dict[tuple[str, str], tuple[str, int]] = (
+            after.named if after else {}
+        )
 
-    def refuse(self, path: KeyPath, id: str, text: str) -> None:
+    def remark(
+        self, path: KeyPath, sentence: Sentence, line: Optional[int] = None
+    ) -> Diagnostic:
+        """Return the sentence about the value at ``path``, with its line: that of the
+        nearest value around it, if it is absent.
+        """
+        around = path
+        while around and around not in self.lines:
+            around = around[:-1]
+        line = line or self.lines.get(around, 1)
+        return Diagnostic(line, key_text(path), sentence, self.file)
+
+    def refuse(
+        self, path: KeyPath, id: str, text: str, line: Optional[int] = None
+    ) -> None:
         """Note a mistake in the value at ``path``."""
-        self.mistakes.append((path, Sentence(id, text)))
+        self.mistakes.append(self.remark(path, Sentence(id, text), line))
 
-    def text(self, path: KeyPath) -> str:
-        """Return a value as it is written; an empty text for a list or mapping."""
-        return self.texts.get(path, "")
+    @property
+    def nfs(self) -> Mapping[str, Any]:
+        """The valid values of the ``nfs:`` part."""
+        nfs: Mapping[str, Any] = self.given.get("nfs", {})
+        return nfs
+
+    @property
+    def rules(self) -> Sequence[Optional[Given]]:
+        """The rules for exports; None for one that is no mapping."""
+        rules: Sequence[Optional[Given]] = self.nfs.get("rules", ())
+        return rules
 
 
 class Given(dict[str, Any]):
@@ -130,19 +150,19 @@ class Given(dict[str, Any]):
     """
 
     def __init__(
-        self, path: KeyPath, reading: Reading, written: frozenset[str] = frozenset()
+        self, path: KeyPath, source: Source, written: frozenset[str] = frozenset()
     ) -> None:
         super().__init__()
-        self.path, self.written, self._reading = path, written, reading
+        self.path, self.written, self._source = path, written, source
 
     def refuse(self, key: Union[str, KeyPath], id: str, text: str) -> None:
         """Note a mistake in the value of ``key``, or at a path below this mapping."""
         below = (key,) if isinstance(key, str) else key
-        self._reading.refuse((*self.path, *below), id, text)
+        self._source.refuse((*self.path, *below), id, text)
 
     def text(self, *path: Union[str, int]) -> str:
         """Return a value below this mapping as it is written."""
-        return self._reading.text((*self.path, *path))
+        return self._source.texts.get((*self.path, *path), "")
 
 
 class Form:
@@ -161,16 +181,16 @@ class Form:
     nullable = False
     empty: Any = None
 
-    def read(self, value: Any, path: KeyPath, reading: Reading) -> Any:
+    def read(self, value: Any, path: KeyPath, source: Source) -> Any:
         """Return a value of the file in its normal form; None if it has a mistake,
         which is noted.
         """
         try:
             if value is None and self.nullable:
                 value = self.empty
-            return self._read(value, path, reading)
+            return self._read(value, path, source)
         except Refused as refused:
-            reading.mistakes += [(path, sentence) for sentence in refused.sentences]
+            source.mistakes += [source.remark(path, s) for s in refused.sentences]
             return None
 
     def build(self, value: Any) -> Any:
@@ -199,7 +219,7 @@ class Form:
         """The end of a sentence: ``; allowed: 1 to 5``."""
         return f"; allowed: {self.allowed}" if self.allowed else ""
 
-    def _read(self, value: Any, path: KeyPath, reading: Reading) -> Any:
+    def _read(self, value: Any, path: KeyPath, source: Source) -> Any:
         raise NotImplementedError
 
     def _refuse_type(self, value: object, written: str, advice: str = "") -> NoReturn:
@@ -235,8 +255,8 @@ def _nearest(word: str, known: Iterable[object]) -> str:
 
 
 class Text(Form):
-    """A text: one of ``choices``, or what ``normal`` accepts and returns in the form of
-    the model; it raises Refused.
+    """A text: one of ``choices``, or what ``normal`` returns in the form of the model;
+    it returns None for another text, or raises Refused.
 
     With ``written`` it is what the file has, also where YAML 1.1 reads a number or a
     truth value: 04:00.0 as 240 (base 60), on as true.
@@ -257,8 +277,8 @@ class Text(Form):
         self.choices, self.normal = choices, normal
         self.written, self.may_be_empty = written, may_be_empty
 
-    def _read(self, value: Any, path: KeyPath, reading: Reading) -> Any:
-        text = reading.text(path)
+    def _read(self, value: Any, path: KeyPath, source: Source) -> Any:
+        text = source.texts.get(path, "")
         if self.written and value is not None:
             value = text or value
         if not isinstance(value, str):
@@ -268,7 +288,11 @@ class Text(Form):
             self._refuse_unknown(value, text, self.choices)
         if not value and not self.may_be_empty:
             raise Refused("value-empty", f"is empty{self.allowed_clause}")
-        return self.normal(value)
+        normal = self.normal(value)
+        if normal is None:
+            sentence = f"{value!r} is not valid{self.allowed_clause}"
+            raise Refused("value-invalid", sentence)
+        return normal
 
 
 class Number(Form):
@@ -291,8 +315,8 @@ class Number(Form):
         shown = ", ".join(map(str, choices)) if choices else f"{low} to {high}"
         self.allowed = f"{word}, {shown}" if word else shown
 
-    def _read(self, value: Any, path: KeyPath, reading: Reading) -> Any:
-        text = reading.text(path)
+    def _read(self, value: Any, path: KeyPath, source: Source) -> Any:
+        text = source.texts.get(path, "")
         if self.word and text == self.word:
             return self.word  # YAML 1.1 reads off as a truth value
         like_number = isinstance(value, str) and value[:1].isdecimal()
@@ -370,7 +394,7 @@ class Keys(Form):
 
     ``make`` gets the values that the file has, and returns the value of the model.
     ``check`` notes mistakes between keys. ``not_offered`` has a sentence for keys that
-    one could expect, ``if_empty`` one if a mapping without a key is a mistake.
+    one could expect.
     """
 
     noun = "a mapping of keys"
@@ -384,12 +408,10 @@ class Keys(Form):
         make: Optional[Callable[..., Any]] = None,
         check: Optional[Callable[[Given], None]] = None,
         not_offered: Optional[Mapping[str, Sentence]] = None,
-        if_empty: Optional[Sentence] = None,
     ) -> None:
         self.rows: dict[str, Key] = {}
         self.make: Callable[..., Any] = make or record or dict
-        self.check, self.if_empty = check, if_empty
-        self.not_offered = not_offered or {}
+        self.check, self.not_offered = check, not_offered or {}
         for name, row in (rows_of(record) if rows is None else rows).items():
             within = self.rows[row.within].form if row.within in self.rows else self
             if isinstance(within, Keys):
@@ -397,20 +419,19 @@ class Keys(Form):
                 within.allowed = ", ".join(within.rows)
         self.nullable = not any(row.required for row in self.rows.values())
 
-    def _read(self, value: Any, path: KeyPath, reading: Reading) -> Given:
+    def _read(self, value: Any, path: KeyPath, source: Source) -> Given:
         if not isinstance(value, Mapping):
-            self._refuse_type(value, reading.text(path))
-        if not value and self.if_empty:
-            raise Refused(self.if_empty.id, self.if_empty)
-        given = Given(path, reading, frozenset(value))
+            self._refuse_type(value, source.texts.get(path, ""))
+        given = Given(path, source, frozenset(value))
         for key, item in value.items():
             row = self.rows.get(key)
             if row is not None:
-                found = row.form.read(item, (*path, key), reading)
+                found = row.form.read(item, (*path, key), source)
                 if found is not None:
                     given[key] = found
             elif key in self.not_offered:
-                reading.mistakes.append(((*path, key), self.not_offered[key]))
+                sentence = self.not_offered[key]
+                given.refuse(key, sentence.id, sentence)
             else:
                 unknown = f"unknown key{self.allowed_clause}{_nearest(key, self.rows)}"
                 given.refuse(key, "key-unknown", unknown)
@@ -454,31 +475,31 @@ class ListOf(Form):
         record = getattr(item, "make", None)
         self.noun_of_entries: str = getattr(record, "noun", "")
 
-    def _read(self, value: Any, path: KeyPath, reading: Reading) -> list[Any]:
+    def _read(self, value: Any, path: KeyPath, source: Source) -> list[Any]:
         if not isinstance(value, (list, tuple)):
-            self._refuse_type(value, reading.text(path))
+            self._refuse_type(value, source.texts.get(path, ""))
         if self.most and not self.least <= len(value) <= self.most:
             sentence = f"has {len(value)}{self.allowed_clause}"
-            reading.refuse(path, "list-length-wrong", sentence)
+            source.refuse(path, "list-length-wrong", sentence)
         found = [
-            self.item.read(item, (*path, position), reading)
+            self.item.read(item, (*path, position), source)
             for position, item in enumerate(value)
         ]
         if self.noun_of_entries:
-            self._check_names(found, reading)
+            self._check_names(found, source)
         return found
 
-    def _check_names(self, items: list[Optional[Given]], reading: Reading) -> None:
+    def _check_names(self, items: list[Optional[Given]], source: Source) -> None:
         noun = self.noun_of_entries
         for number, item in enumerate(items, 1):
-            reading.counts[noun] += 1
+            source.counts[noun] += 1
             if item is None or "name" in item.written - item.keys():
                 continue
-            name = item.get("name", f"{noun} {reading.counts[noun]}")
-            here = reading.file, number
-            file, first = reading.named.setdefault((noun, name), here)
+            name = item.get("name", f"{noun} {source.counts[noun]}")
+            here = source.file, number
+            file, first = source.named.setdefault((noun, name), here)
             if (file, first) != here:
-                place = f" in {file}" if file != reading.file else ""
+                place = f" in {file}" if file != source.file else ""
                 taken = f"{name!r} is already the name of {noun} {first}{place}"
                 item.refuse("name", "name-repeated", taken)
 
@@ -527,17 +548,17 @@ class MapOf(Form):
     ) -> None:
         self.names, self.item, self.make, self.shown = names, item, make, shown
 
-    def _read(self, value: Any, path: KeyPath, reading: Reading) -> dict[str, Any]:
+    def _read(self, value: Any, path: KeyPath, source: Source) -> dict[str, Any]:
         if not isinstance(value, Mapping):
-            self._refuse_type(value, reading.text(path))
+            self._refuse_type(value, source.texts.get(path, ""))
         found: dict[str, Any] = {}
         written: dict[str, str] = {}
         for key, item in value.items():
-            name = self.names.read(key, (*path, key), reading)
-            read = self.item.read(item, (*path, key), reading)
+            name = self.names.read(key, (*path, key), source)
+            read = self.item.read(item, (*path, key), source)
             if name in found:
                 same = f"is the same as {written[name]}, which is already given"
-                reading.refuse((*path, key), "key-repeated", same)
+                source.refuse((*path, key), "key-repeated", same)
             elif name is not None:
                 found[name], written[name] = read, key
         return found

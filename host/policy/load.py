@@ -15,35 +15,31 @@ are for them too. The policy file and the drop-ins of a host are one value
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import re
 import shlex
 import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.export import Export, MountOptions
-from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.paths import DROP_INS
 from ovirt_rdma.host.policy.forms import (
     Diagnostic,
     Given,
     KeyPath,
     Keys,
-    Numbered,
     PolicyProblem,
-    Reading,
-    key_text,
+    Source,
 )
 from ovirt_rdma.host.policy.model import (
     DROP_IN,
-    INFINIBAND,
-    MATCH,
     MOUNTING,
     POLICY,
     TCP,
@@ -65,9 +61,6 @@ from ovirt_rdma.host.server_kinds import (
     remarks,
 )
 from ovirt_rdma.host.system.safe_file import names_of_others, read_file
-
-if TYPE_CHECKING:
-    from ovirt_rdma.host.policy.yaml_source import YamlDocument
 
 _FILE, _DROP_INS = "policy.yaml", "policy.d"
 # Leaves room for an admin's drop-ins before and after it.
@@ -119,36 +112,28 @@ NO_FILES = PolicyFiles()
 
 
 def with_rule(
-    files: PolicyFiles,
-    export: Export,
-    transport: str,
-    name: str = "",
-    where: str = "policy.yaml",
+    files: PolicyFiles, export: Export, transport: str, name: str = ""
 ) -> PolicyFiles:
     """Return ``files`` with ``transport`` for ``export``; unchanged if they say so.
 
     The rule is in a drop-in of its own, with the other keys of the rule that named the
     export before. ``name`` is its name unless another rule has it. No other file is
-    changed. ``where`` names policy.yaml in sentences.
+    changed.
 
     Raises PolicyProblem if ``files`` are not a valid policy, Problem if the rule
     would not win, or is not one that a policy can have.
     """
-    present = files.parsed(where)
+    present = files.parsed(_FILE)
     match = rule_for(present.policy, export)
     old = match.rule if match else None
     if old is not None and old.transport == transport:
         return files
     ours = _drop_ins_for(present, export)
-    others = PolicyFiles(
-        files.file,
-        {
-            n: t
-            for n, t in files.drop_ins.items()
-            if not (t.startswith(_HEAD) and n in ours)
-        },
+    others = files.having(
+        {n: None for n in ours if files.drop_ins.get(n, "").startswith(_HEAD)}
     )
-    rest = others.parsed(where)
+    rest = others.parsed(_FILE)
+    below = rule_for(rest.policy, export)
     rule: dict[str, object] = {
         "server": export.server,
         "path": _as_pattern(export.path),
@@ -162,21 +147,22 @@ def with_rule(
         kept.pop("paths", None)
     elif old is not None and old.transport == TCP:
         # A rule with TCP had to leave them out.
-        match = rule_for(rest.policy, export)
-        kept["paths"] = match.rule.paths if match else ()
+        kept["paths"] = below.rule.paths if below else ()
     for key, default in rest.defaults.items():
         if key not in rule and kept.get(key, default) != default:
             rule[key] = kept[key]
-    drop_in = _file_name(rest, export, name)
+    drop_in = _file_name(
+        rest, export, name, rest.drop_in_of(below.rule) if below else ""
+    )
     try:
         new = others.having({drop_in: _text(name or str(export), rule)})
-        after = new.parsed(where)
+        after = new.parsed(_FILE)
     except (Problem, ValueError) as error:
-        raise _refusal(where, rule) from error
+        raise _refusal(rule) from error
     won = rule_for(after.policy, export)
     taken = drop_in in others.drop_ins
     if won is None or after.drop_in_of(won.rule) != drop_in or taken:
-        raise _refusal(where, rule)
+        raise _refusal(rule)
     return new
 
 
@@ -191,13 +177,9 @@ def _drop_ins_for(present: PolicyFile, export: Export) -> list[str]:
     ]
 
 
-def _file_name(rest: PolicyFile, export: Export, name: str) -> str:
-    """Return the name of the drop-in for ``export``: before the file whose rule names
-    it now.
-    """
-    match = rule_for(rest.policy, export)
-    present = rest.drop_in_of(match.rule) if match else ""
-    number = min(_NUMBER, int(present[:2]) - 1) if present else _NUMBER
+def _file_name(rest: PolicyFile, export: Export, name: str, before: str) -> str:
+    """Return the name of the drop-in for ``export``: before the drop-in ``before``."""
+    number = min(_NUMBER, int(before[:2]) - 1) if before else _NUMBER
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name or str(export)).strip("-.")[:100]
     code = hashlib.sha256(str(export).encode("utf-8", "replace")).hexdigest()[:8]
     plain = f"{max(number, 0):02}-{slug or code}.yaml"
@@ -221,11 +203,11 @@ def _scalar(value: object) -> str:
     return json.dumps(value, ensure_ascii=not printable)
 
 
-def _refusal(where: str, rule: Mapping[str, object]) -> Problem:
+def _refusal(rule: Mapping[str, object]) -> Problem:
     shown = ", ".join(f"{key}: {_scalar(value)}" for key, value in rule.items())
     return Problem(
         "policy-rule-not-added",
-        f"{where}: no drop-in can have a rule that wins for "
+        f"{_FILE}: no drop-in can have a rule that wins for "
         f"{rule['server']}:{rule['path']}",
         f"add this rule by hand, before other rules that name the export: {{{shown}}}",
     )
@@ -286,9 +268,6 @@ def read_policy_files(
         fix = "create the file; an empty policy is valid and changes nothing"
         missing = "policy-file-missing", "there is no such policy file"
         raise _unusable(path, *missing, fix) from error
-    except IsADirectoryError as error:
-        folder = "policy-file-folder", "is a directory, not a policy file"
-        raise _unusable(path, *folder, "name the file in it") from error
     except OSError as error:
         raise _unreadable(path, error) from error
     if len(raw) > left:
@@ -306,9 +285,26 @@ def read_drop_ins(path: Union[str, Path], *, own: bool = False) -> dict[str, str
     """Return the texts of the drop-ins of the policy file ``path``, by name. Raises
     PolicyProblem as :func:`read_policy_files`.
     """
-    drop_ins = {}
-    left = MOST_BYTES
-    for file in _drop_ins_of(path):
+    folder = drop_in_folder(path)
+    try:
+        names = names_of_others(str(folder), str(folder), _MOST_DROP_INS)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise _unreadable(folder, error) from error
+    drop_ins, left = {}, MOST_BYTES
+    for name in names:
+        file = folder / name
+        if not is_drop_in(name):
+            if name.endswith(_MEANT_AS_ONE) and not name.startswith("."):
+                raise _unusable(
+                    file,
+                    "drop-in-name",
+                    "is not the name of a drop-in",
+                    "rename it to NN-NAME.yaml with two digits, such as 50-data1.yaml, "
+                    "or remove it",
+                )
+            continue
         try:
             if own:
                 _check_own(file, file.stat())
@@ -316,29 +312,8 @@ def read_drop_ins(path: Union[str, Path], *, own: bool = False) -> dict[str, str
         except OSError as error:
             raise _unreadable(file, error) from error
         left -= len(raw)
-        drop_ins[file.name] = _decoded(file, raw)
+        drop_ins[name] = _decoded(file, raw)
     return drop_ins
-
-
-def _drop_ins_of(path: Union[str, Path]) -> list[Path]:
-    folder = drop_in_folder(path)
-    try:
-        names = names_of_others(str(folder), str(folder), _MOST_DROP_INS)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise _unreadable(folder, error) from error
-    for name in names:
-        meant = name.endswith(_MEANT_AS_ONE) and not name.startswith(".")
-        if meant and not is_drop_in(name):
-            raise _unusable(
-                folder / name,
-                "drop-in-name",
-                "is not the name of a drop-in",
-                "rename it to NN-NAME.yaml with two digits, such as 50-data1.yaml, or "
-                "remove it",
-            )
-    return [folder / name for name in names if is_drop_in(name)]
 
 
 def _decoded(path: Union[str, Path], raw: bytes) -> str:
@@ -395,61 +370,22 @@ def _unusable(
     return PolicyProblem(str(path), (remark,), fix)
 
 
-class _Source(NamedTuple):
-    """A file: ``file`` is its path if it is a drop-in, else "". ``given`` are the valid
-    values in it.
-    """
-
-    file: str
-    document: YamlDocument
-    reading: Reading
-    given: Mapping[str, Any]
-
-    @property
-    def nfs(self) -> Mapping[str, Any]:
-        """The valid values of the ``nfs:`` part."""
-        nfs: Mapping[str, Any] = self.given.get("nfs", {})
-        return nfs
-
-    @property
-    def rules(self) -> Sequence[Optional[Given]]:
-        """The rules for exports; None for one that is no mapping."""
-        rules: Sequence[Optional[Given]] = self.nfs.get("rules", ())
-        return rules
-
-    def remark(self, path: KeyPath, sentence: Sentence) -> Diagnostic:
-        """Return the sentence about the value at ``path`` with its line."""
-        line = self.document.line(path)
-        return Diagnostic(line, key_text(path), sentence, self.file)
-
-
 @dataclass(frozen=True)
 class PolicyFile:
     """A valid policy; ``drop_ins`` are the names of those that it was read from."""
 
     policy: Policy
     drop_ins: tuple[str, ...]
-    _main: _Source = field(repr=False, compare=False)
+    _main: Source = field(repr=False, compare=False)
     # Where each rule is written: file and position.
-    _places: tuple[tuple[_Source, int], ...] = field(repr=False, compare=False)
+    _places: tuple[tuple[Source, int], ...] = field(repr=False, compare=False)
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
         """Rules that never win, and odd mount options. Computed on request: policies
         that are not shown, such as those that hosts send, cost nothing here.
         """
-        return self.warnings_on()
-
-    def warnings_on(
-        self,
-        vendors_client: Optional[bool] = None,
-        documented: Collection[str] = (),
-    ) -> tuple[Diagnostic, ...]:
-        """Return the warnings for a host, with the arguments of
-        :func:`~ovirt_rdma.host.server_kinds.remarks`.
-        """
-        odd = dict.fromkeys(self._odd_options(vendors_client, documented))
-        return (*self._warnings(), *odd)
+        return (*self._never_winning(), *dict.fromkeys(self._odd_options()))
 
     @property
     def alone(self) -> Policy:
@@ -470,9 +406,7 @@ class PolicyFile:
         """Return the name of the drop-in that has ``rule``, "" for policy.yaml."""
         return Path(self._places[rule.number - 1][0].file).name
 
-    def _odd_options(
-        self, vendors_client: Optional[bool], documented: Collection[str]
-    ) -> Iterator[Diagnostic]:
+    def _odd_options(self) -> Iterator[Diagnostic]:
         for rule, (source, position) in zip(self.policy.nfs.rules, self._places):
             given = source.rules[position]
             path: KeyPath = ("nfs", "rules", position, "options")
@@ -480,23 +414,17 @@ class PolicyFile:
             if given is None or "options" not in given:
                 place, path = self._main, ("nfs", "defaults", "options")
             options, kind = MountOptions.parse(rule.options), kind_of(rule.server_kind)
-            for sentence in remarks(options, kind, vendors_client, documented):
+            for sentence in remarks(options, kind):
                 yield place.remark(path, sentence)
 
-    def _warnings(self) -> Iterator[Diagnostic]:
-        """Yield which rules never win: an earlier one certainly names all that they
-        name; and the first of those that are not compared.
+    def _never_winning(self) -> Iterator[Diagnostic]:
+        """Yield which rules for exports never win: an earlier one certainly names all
+        that they name; and the first of those that are not compared.
         """
-        nfs, interfaces = self.policy.nfs.rules, self.policy.host.interfaces
-        kinds: dict[str, Sequence[Numbered]] = {"rules": nfs, "interfaces": interfaces}
-        for kind, rules in kinds.items():
-            for position, later in enumerate(rules[:MOST_COMPARED]):
-                before = rules[:position]
-                earlier = next((r for r in before if _names_all_of(r, later)), None)
-                if earlier is None:
-                    continue
-                source, path = self._place(later)
-                other = self._place(earlier)[0]
+        rules = list(zip(self.policy.nfs.rules, self._places))
+        for number, (later, (source, position)) in enumerate(rules[:MOST_COMPARED]):
+            before = (one for one in rules[:number] if _names_all_of(one[0], later))
+            for earlier, (other, _) in itertools.islice(before, 1):
                 file = f" in {other.file}" if other != source else ""
                 sentence = Sentence(
                     "rule-never-wins",
@@ -504,21 +432,14 @@ class PolicyFile:
                     "and names all that it names; write it before that one, or remove "
                     "one of the two",
                 )
-                yield source.remark(path, sentence)
-            if len(rules) > MOST_COMPARED:
-                source, path = self._place(rules[MOST_COMPARED])
-                sentence = Sentence(
-                    "rules-not-compared",
-                    f"only the first {MOST_COMPARED} {kind} are checked for rules that "
-                    "never win; this and later ones are not",
-                )
-                yield source.remark(path, sentence)
-
-    def _place(self, rule: Numbered) -> tuple[_Source, KeyPath]:
-        if isinstance(rule, NfsRule):
-            source, position = self._places[rule.number - 1]
-            return source, ("nfs", "rules", position)
-        return self._main, ("host", "interfaces", rule.number - 1)
+                yield source.remark(("nfs", "rules", position), sentence)
+        for _, (source, position) in rules[MOST_COMPARED : MOST_COMPARED + 1]:
+            sentence = Sentence(
+                "rules-not-compared",
+                f"only the first {MOST_COMPARED} rules are checked for rules that "
+                "never win; this and later ones are not",
+            )
+            yield source.remark(("nfs", "rules", position), sentence)
 
 
 def load_policy_file(
@@ -543,13 +464,14 @@ def parse_policy(
     sorted by file and line.
     """
     folder = drop_in_folder(where)
-    sources: list[_Source] = []
+    sources: list[Source] = []
     for name, drop_in in sorted((drop_ins or {}).items()):
-        sources.append(_source(str(folder / name), drop_in, DROP_IN, sources))
-    main = _source("", text, POLICY, sources)
-    sources.append(main)
+        _read_source(str(folder / name), drop_in, DROP_IN, sources)
+    main = _read_source("", text, POLICY, sources)
     _check_paths(sources, main)
-    errors = {error for source in sources for error in _mistakes(source, main)}
+    for source in sources:
+        _check_rules(source, main)
+    errors = {mistake for source in sources for mistake in source.mistakes}
     if errors:
         raise PolicyProblem(where, tuple(sorted(errors, key=_by_line)))
     places = tuple(
@@ -562,20 +484,21 @@ def parse_policy(
     )
 
 
-def _source(file: str, text: str, form: Keys, before: list[_Source]) -> _Source:
+def _read_source(file: str, text: str, form: Keys, before: list[Source]) -> Source:
+    """Read a file, and append it to those ``before``."""
     # Here: vdsmd, hooks and most commands read the stored policy, and need no PyYAML.
     from ovirt_rdma.host.policy.yaml_source import read_yaml  # noqa: PLC0415
 
-    document = read_yaml(text)
-    reading = Reading(document.texts, file, before[-1].reading if before else None)
-    empty = document.data is None
-    given = None if empty else form.read(document.data, (), reading)
-    return _Source(file, document, reading, given or {})
+    source = read_yaml(text, Source(file, before[-1] if before else None))
+    if source.data is not None:
+        source.given = form.read(source.data, (), source) or {}
+    before.append(source)
+    return source
 
 
-def _mistakes(source: _Source, main: _Source) -> Iterator[Diagnostic]:
-    """Yield the mistakes of a file; ``main`` has the defaults of its rules."""
-    defaults = main.nfs.get("defaults", Given((), main.reading))
+def _check_rules(source: Source, main: Source) -> None:
+    """Note the mistakes of rules that depend on ``main``, which has their defaults."""
+    defaults = main.nfs.get("defaults", Given((), main))
     for rule in source.rules:
         if rule is not None and "transport" not in rule.written | defaults.written:
             allowed = ", ".join(TRANSPORTS)
@@ -585,9 +508,6 @@ def _mistakes(source: _Source, main: _Source) -> Iterator[Diagnostic]:
             _check_options(rule, defaults)
     if source is main and not source.rules:
         _check_options(defaults, defaults)
-    yield from (source.remark(*mistake) for mistake in source.reading.mistakes)
-    for mistake in source.document.mistakes:
-        yield mistake._replace(file=source.file)
 
 
 def _check_options(rule: Given, defaults: Given) -> None:
@@ -608,7 +528,7 @@ def _check_options(rule: Given, defaults: Given) -> None:
         place.refuse("options", "value-out-of-range", text)
 
 
-def _check_paths(sources: Sequence[_Source], main: _Source) -> None:
+def _check_paths(sources: Sequence[Source], main: Source) -> None:
     """Note paths of mounts over TCP, and an address in two different lists of paths: a
     connection would be moved to an address of another server, or back and forth.
     """
@@ -642,7 +562,7 @@ def _check_paths(sources: Sequence[_Source], main: _Source) -> None:
                 break
 
 
-def _policy(main: _Source, places: Sequence[tuple[_Source, int]]) -> Policy:
+def _policy(main: Source, places: Sequence[tuple[Source, int]]) -> Policy:
     """Return the policy with the rules at ``places``, the rest of it from ``main``."""
     nfs = dict(main.nfs)
     defaults = nfs.pop("defaults", {})
@@ -655,36 +575,20 @@ def _by_line(remark: Diagnostic) -> tuple[str, int, str, str]:
     return (remark.file, remark.line or 0, remark.key, remark.sentence)
 
 
-def _names_all_of(earlier: Numbered, later: Numbered) -> bool:
-    """Whether ``earlier`` certainly names all that ``later`` names."""
-    keys = ("server", "path") if isinstance(later, NfsRule) else MATCH.rows
-    return all(_covers(k, getattr(earlier, k), _of(later, k)) for k in keys)
-
-
-def _of(rule: Numbered, key: str) -> Any:
-    value = getattr(rule, key)
-    # Only IPoIB has P_Keys.
-    if value is None and key == "link_layer" and getattr(rule, "pkey", None):
-        return INFINIBAND
-    return value
-
-
-def _covers(key: str, wide: Any, narrow: Any) -> bool:
-    """Whether the value ``wide`` of a key names all that ``narrow`` does. Two different
-    globs cannot be compared.
+def _names_all_of(earlier: NfsRule, later: NfsRule) -> bool:
+    """Whether ``earlier`` certainly names all that ``later`` names. Two different globs
+    cannot be compared.
     """
-    if wide in (None, "*", narrow):
-        return True
-    if narrow is None:
+    servers = earlier.server, later.server
+    one, other = map(network_of, servers)
+    if other is not None and earlier.server != "*":
+        same = one is not None and one.version == other.version
+        if not (same and other.subnet_of(one)):  # type: ignore[arg-type]
+            return False
+    elif not _covers(*(name.rstrip(".").lower() for name in servers)):
         return False
-    if key == "pkey":
-        return partition_of(wide) == partition_of(narrow)
-    if key == "server":
-        one, other = network_of(wide), network_of(narrow)
-        if other is not None:
-            same = one is not None and one.version == other.version
-            return same and other.subnet_of(one)  # type: ignore[arg-type]
-        wide, narrow = (name.rstrip(".").lower() for name in (wide, narrow))
-    if key not in ("server", "path", "device"):
-        return False
-    return wide == narrow or (not is_glob(narrow) and path_match(wide, narrow))
+    return _covers(earlier.path, later.path)
+
+
+def _covers(wide: str, narrow: str) -> bool:
+    return wide in ("*", narrow) or (not is_glob(narrow) and path_match(wide, narrow))

@@ -40,7 +40,6 @@ from ovirt_rdma.host.policy.forms import (
     MapOf,
     Number,
     Numbered,
-    Refused,
     Text,
     key,
     repeated,
@@ -83,12 +82,13 @@ _BY_NAME = Sentence(
 
 def _match_keys(if_empty: str) -> Keys:
     """Return the form of ``match``; the record around it has its keys."""
+
+    def check(match: Given) -> None:
+        if not match.written:
+            match.refuse((), "match-empty", f"names nothing; write {if_empty}")
+
     names = ("name", "netdev", "interface", "ifname", "interface_name")
-    return Keys(
-        rows={},
-        not_offered=dict.fromkeys(names, _BY_NAME),
-        if_empty=Sentence("match-empty", f"names nothing; write {if_empty}"),
-    )
+    return Keys(rows={}, check=check, not_offered=dict.fromkeys(names, _BY_NAME))
 
 
 _match = functools.partial(key, default=None, within="match")
@@ -251,14 +251,6 @@ def guest_numbers(text: str, count: int) -> Optional[frozenset[int]]:
     return frozenset(numbers)
 
 
-def _guests(text: str) -> str:
-    if guest_numbers(text, 0) is not None:
-        return text
-    raise Refused(
-        "guests-invalid", f"{text!r} is not all, none, or numbers such as 0-11,14"
-    )
-
-
 @dataclass(frozen=True)
 class VfRule(Numbered):
     """The wanted virtual functions of the physical functions that match all of
@@ -279,7 +271,12 @@ class VfRule(Numbered):
     guid: Optional[str] = _match(texts.GUID)
     guids: str = key(Text(choices=GUID_CHOICES), DERIVED)
     guests: str = key(
-        Text("all, none, or numbers such as 0-11,14", normal=_guests, written=True), ALL
+        Text(
+            "all, none, or numbers such as 0-11,14",
+            normal=lambda text: None if guest_numbers(text, 0) is None else text,
+            written=True,
+        ),
+        ALL,
     )
     link_state: Optional[str] = key(Text(choices=LINK_STATES), None)
     pkeys: tuple[str, ...] = key(ListOf(texts.PKEY), ())
@@ -311,11 +308,12 @@ class HostPolicy:
     )
     module_options: tuple[ModuleOption, ...] = key(
         MapOf(
-            Text(normal=texts.module),
+            Text("letters, digits, '_' and '-'", normal=texts.module),
             MapOf(
-                Text(normal=texts.option_name),
+                Text("letters, digits, '_' and '-'", normal=texts.option_name),
                 Text(
-                    "a value without blanks and quotes, such as 1,1",
+                    "up to 1024 ASCII characters without blanks, quotes and "
+                    "backslashes, such as 1,1",
                     normal=texts.option_value,
                     written=True,
                 ),
@@ -332,7 +330,7 @@ class HostPolicy:
     virtual_functions: tuple[VfRule, ...] = key(ListOf(VIRTUAL_FUNCTIONS), ())
     metrics_folder: Optional[str] = key(
         Text(
-            "a folder such as /var/lib/node_exporter/textfile_collector",
+            "an absolute path such as /var/lib/node_exporter/textfile_collector",
             normal=texts.folder,
         ),
         None,
@@ -460,7 +458,11 @@ class NfsRule(Numbered):
     number: int
     name: str = key(NAME, required=False)
     server: str = key(
-        Text("a name, an address, a network or a glob", normal=texts.server)
+        Text(
+            "a name, an address, a network such as 10.20.0.0/24 or fd00::/64, or a "
+            "glob such as 10.20.* (not for IPv6)",
+            normal=texts.server,
+        )
     )
     path: str = key(
         Text("a path or a glob, such as /export/vm*", normal=texts.export_path), "*"
@@ -484,7 +486,10 @@ class NfsRule(Numbered):
     server_kind: str = key(Text(choices=SERVER_KINDS), AUTO)
     paths: tuple[str, ...] = key(
         ListOf(
-            Text("an IPv4 address such as 10.20.1.5", normal=texts.path_address),
+            Text(
+                "an IPv4 address of the server such as 10.20.1.5",
+                normal=texts.path_address,
+            ),
             _FEWEST_PATHS,
             _MOST_PATHS,
         ),

@@ -65,19 +65,6 @@ class StoredPolicy:
 
 
 @dataclass(frozen=True)
-class StoreResult:
-    """The policy that :func:`store` wrote or found.
-
-    ``changed`` is true if another policy, or none, was in force before. ``remarks`` are
-    sentences about errors that do not keep the policy from being in force.
-    """
-
-    stored: StoredPolicy
-    changed: bool
-    remarks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class InForce:
     """The policy in force, from the file or its copy, or None.
 
@@ -95,25 +82,21 @@ class InForce:
         return f"its copy is used: policy {self.stored.digest} of {self.stored.source}"
 
 
-def store(policy: Policy, source: str, path: Path = Path(POLICY_JSON)) -> StoreResult:
+def store(
+    policy: Policy, source: str, path: Path = Path(POLICY_JSON)
+) -> tuple[bool, list[str]]:
     """Write ``policy`` to ``path`` and to its copy, unless they have it already.
 
-    A missing directory is created, a damaged file replaced. Raises StoredPolicyProblem
-    if the file cannot be written; then the old policy stays in force.
+    Return whether another policy, or none, was in force before, and sentences about
+    errors that do not keep this one from being in force. A missing directory is
+    created, a damaged file replaced. Raises StoredPolicyProblem if the file cannot be
+    written; then the old policy stays in force.
     """
     remove_unfinished(path.parent)
-    digest = digest_of(policy)
-    present = _intact(path)
-    if present is not None and present.digest == digest:
-        missing = copy_problem(path) is not None
-        return StoreResult(present, False, tuple(_copied(path)) if missing else ())
+    if _has(path, policy):
+        return False, _copied(path) if copy_problem(path) else []
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    stored = StoredPolicy(policy, digest, source, now)
-    content = {
-        "source": source,
-        "loaded_at": now,
-        "policy": to_json_dict(policy),
-    }
+    content = {"source": source, "loaded_at": now, "policy": to_json_dict(policy)}
     remarks = []
     try:
         if not path.parent.is_dir():
@@ -128,7 +111,15 @@ def store(policy: Policy, source: str, path: Path = Path(POLICY_JSON)) -> StoreR
             f"{path}: the policy cannot be stored: {error.strerror}",
             fix_for(error, path),
         ) from error
-    return StoreResult(stored, True, (*remarks, *_copied(path)))
+    return True, [*remarks, *_copied(path)]
+
+
+def _has(path: Path, policy: Policy) -> bool:
+    try:
+        stored = read(path) if path.stat().st_mode & 0o777 == FILE_MODE else None
+    except (OSError, StoredPolicyProblem):
+        return False
+    return stored is not None and stored.digest == digest_of(policy)
 
 
 def copy_of(path: Path) -> Path:
@@ -223,15 +214,6 @@ def _decoded(content: dict[str, Any]) -> StoredPolicy:
     policy = from_json_dict(content["policy"])
     digest = digest_of(policy)
     return StoredPolicy(policy, digest, content["source"], content["loaded_at"])
-
-
-def _intact(path: Path) -> Optional[StoredPolicy]:
-    try:
-        if path.stat().st_mode & 0o777 != FILE_MODE:
-            return None
-        return read(path)
-    except (OSError, StoredPolicyProblem):
-        return None
 
 
 Signature = tuple[int, int, int, int]

@@ -2,8 +2,8 @@
 """Convert the texts of a policy to the form of the model.
 
 Each function gets a text as it is written, which is not empty, and returns it in the
-one form that the facts, the kernel or the tools have. For another text it raises
-Refused, with the sentence for the admin. Pure.
+one form that the facts, the kernel or the tools have. For another text it returns None;
+it raises Refused where it can say more than what is allowed. Pure.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _IPOIB_ADDRESS = r"([0-9a-f]{2}:){19}[0-9a-f]{2}"
 _GID = r"([0-9a-f]{4}:){7}[0-9a-f]{4}"
 
 
-def pci_address(text: str) -> str:
+def pci_address(text: str) -> Optional[str]:
     """Return a PCI address as ``0000:04:00.0``.
 
     ``04:00.0`` and ``00000000:04:00.0``, the form of some tools, are in domain 0000.
@@ -50,13 +50,13 @@ def pci_address(text: str) -> str:
     if match:
         domain, bus, device, function = match.groups()
         return f"{int(domain or '0', 16):04x}:{bus}:{device}.{function}"
-    sentence = f"{text!r} is not a PCI address; allowed: 0000:04:00.0 or 04:00.0"
     if re.fullmatch(_PCI_WITHOUT_FUNCTION, text.lower()):
         sentence = f"{text!r} lacks the function; write {text}.0 for the first one"
-    raise Refused("pci-address-invalid", sentence)
+        raise Refused("value-invalid", sentence)
+    return None
 
 
-def port_guid(text: str) -> str:
+def port_guid(text: str) -> Optional[str]:
     """Return a GUID as ``0002:c903:00fb:1231``.
 
     It may have groups of four or two hex digits, be 16 hex digits, or a number with 0x.
@@ -65,74 +65,69 @@ def port_guid(text: str) -> str:
     if re.fullmatch(_GUID, plain):
         digits = plain.removeprefix("0x").replace(":", "").zfill(16)
         return Guid(digits).in_groups
-    sentence = (
-        f"{text!r} is not a GUID; allowed: 0002:c903:00fb:1231, 0x0002c90300fb1231"
-    )
     # Both end with the GUID of the port (RFC 4391 section 9.1.1).
     for form, kind in ((_IPOIB_ADDRESS, "an IPoIB address"), (_GID, "a GID")):
         if re.fullmatch(form, plain):
             guid = Guid(plain.replace(":", "")[-16:]).in_groups
             sentence = f"{text!r} is {kind}; write the GUID at its end: {guid}"
-    raise Refused("guid-invalid", sentence)
+            raise Refused("value-invalid", sentence)
+    return None
 
 
-def guid_of_a_port(text: str) -> str:
+def guid_of_a_port(text: str) -> Optional[str]:
     """Return a GUID as :func:`port_guid`, but not zero."""
     guid = port_guid(text)
-    if not guid.strip("0:"):
+    if guid and not guid.strip("0:"):
         raise Refused("guid-zero", f"{text} is zero, which no port and no target has")
     return guid
 
 
-def hex_digits(text: str) -> str:
+def hex_digits(text: str) -> Optional[str]:
     """Return a 64-bit identifier as 16 hex digits."""
-    return port_guid(text).replace(":", "")
+    guid = port_guid(text)
+    return guid and guid.replace(":", "")
 
 
-def identifier(text: str) -> str:
+def identifier(text: str) -> Optional[str]:
     """Return an identifier of a target as 16 hex digits."""
-    return guid_of_a_port(text).replace(":", "")
+    guid = guid_of_a_port(text)
+    return guid and guid.replace(":", "")
 
 
-def gid(text: str) -> str:
+def gid(text: str) -> Optional[str]:
     """Return the GID of a port as 32 hex digits."""
     plain = text.lower()
     match = re.fullmatch(r"(?:0x)?([0-9a-f]{32})", plain)
     try:
         number = int(match[1], 16) if match else int(ipaddress.IPv6Address(plain))
     except ValueError:
-        number = 0
-    if number == 0 or number >> 120 == 0xFF or "%" in plain:
-        raise Refused(
-            "gid-invalid",
-            f"{text!r} is not the GID of a port; allowed: fe80::2:c903:fb:1231 or 32 "
-            "hex digits",
-        )
-    return f"{number:032x}"
+        return None
+    of_port = number and number >> 120 != 0xFF and "%" not in plain
+    return f"{number:032x}" if of_port else None
 
 
-def pkey(text: str) -> str:
+def pkey(text: str) -> Optional[str]:
     """Return a P_Key as ``0x8001``.
 
     Only hex with 0x is accepted: 8001 could be decimal.
     """
     plain = text.lower()
-    sentence = f"{text!r} is not a P_Key; allowed: 0x0001 to 0xffff, but not 0x8000"
-    if re.fullmatch(r"0x[0-9a-f]{1,4}", plain):
-        value = f"0x{int(plain, 16):04x}"
-        if partition_of(value) is not None:
-            return value
-    elif re.fullmatch(r"[0-9a-f]{1,4}", plain):
+    if re.fullmatch(r"[0-9a-f]{1,4}", plain):
         sentence = f"{text!r} is not a P_Key; write 0x{plain} if it is hex"
-    raise Refused("pkey-invalid", sentence)
+        raise Refused("value-invalid", sentence)
+    if not re.fullmatch(r"0x[0-9a-f]{1,4}", plain):
+        return None
+    value = f"0x{int(plain, 16):04x}"
+    return None if partition_of(value) is None else value
 
 
-def full_pkey(text: str) -> str:
+def full_pkey(text: str) -> Optional[str]:
     """Return a P_Key as full members of the partition have it."""
-    return full_member(int(pkey(text), 16))
+    own = pkey(text)
+    return own and full_member(int(own, 16))
 
 
-def child_pkey(text: str) -> str:
+def child_pkey(text: str) -> Optional[str]:
     """Return the P_Key of a child that is created with ``text``: a full member's.
 
     The kernel sets bit 15 itself (drivers/infiniband/ulp/ipoib/ipoib_main.c,
@@ -148,24 +143,26 @@ def child_pkey(text: str) -> str:
     return own
 
 
-def device(text: str) -> str:
+def device(text: str) -> Optional[str]:
     """Return the name of an RDMA device, or a glob."""
     port = re.fullmatch(r"([^/]+)/([0-9]+)", text)
     if port:
         sentence = f"{text!r} is a port; write device: {port[1]} and port: {port[2]}"
         raise Refused("device-is-port", sentence)
     if any(c == "/" or c.isspace() or not c.isprintable() for c in text):
-        raise Refused(
-            "device-invalid",
-            f"{text!r} has a character that is not allowed in the name of an RDMA "
-            "device",
-        )
+        return None
     return _glob(text)
 
 
-PCI = Text("a PCI address such as 0000:04:00.0", normal=pci_address, written=True)
-GUID = Text("a port's GUID such as 0002:c903:00fb:1231", normal=port_guid, written=True)
-PKEY = Text("a P_Key such as 0x8001", normal=pkey, written=True)
+PCI = Text(
+    "a PCI address such as 0000:04:00.0 or 04:00.0", normal=pci_address, written=True
+)
+GUID = Text(
+    "a port's GUID such as 0002:c903:00fb:1231 or 0x0002c90300fb1231",
+    normal=port_guid,
+    written=True,
+)
+PKEY = Text("a P_Key from 0x0001 to 0xffff, but not 0x8000", normal=pkey, written=True)
 CHILD_PKEY = Text(PKEY.allowed, normal=child_pkey, written=True)
 DEVICE = Text("an RDMA device's name or a glob, such as mlx5_*", normal=device)
 
@@ -175,22 +172,14 @@ PARTITION_NAME = rf"[A-Za-z][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}"
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?"
 
 
-def partition_name(text: str) -> str:
+def partition_name(text: str) -> Optional[str]:
     """Return the name of a partition."""
-    if re.fullmatch(PARTITION_NAME, text):
-        return text
-    raise Refused(
-        "partition-name-invalid",
-        f"{text!r} is not a name; allowed: a letter, then letters, digits and _.-, up "
-        f"to {LONGEST_NAME} characters",
-    )
+    return text if re.fullmatch(PARTITION_NAME, text) else None
 
 
-def host_name(text: str) -> str:
+def host_name(text: str) -> Optional[str]:
     """Return the name of a host, which no word and no GUID of a member can be."""
-    if re.fullmatch(_HOST, text) and not is_port(text):
-        return text
-    raise Refused("host-name-invalid", f"{text!r} cannot be the name of a host here")
+    return text if re.fullmatch(_HOST, text) and not is_port(text) else None
 
 
 def is_port(who: str) -> bool:
@@ -198,22 +187,15 @@ def is_port(who: str) -> bool:
     return who in PORT_WORDS or bool(re.fullmatch(_GUID, who.lower()))
 
 
-def member(text: str) -> str:
+def member(text: str) -> Optional[str]:
     """Return ``WHO`` or ``WHO=MEMBERSHIP``; a GUID has the form of the facts."""
     who, equals, membership = text.partition("=")
     if equals and membership not in MEMBERSHIPS:
-        raise Refused(
-            "membership-unknown",
-            f"{text!r} has no membership; allowed: {', '.join(MEMBERSHIPS)}",
-        )
+        return None
     if who not in PORT_WORDS and is_port(who):
-        who = guid_of_a_port(who)
+        who = guid_of_a_port(who) or ""
     elif not is_port(who) and not re.fullmatch(_HOST, who):
-        raise Refused(
-            "member-invalid",
-            f"{text!r} is not a member; allowed: a host of fabric.hosts, a GUID, "
-            f"{', '.join(PORT_WORDS)}",
-        )
+        return None
     return f"{who}{equals}{membership}"
 
 
@@ -247,13 +229,12 @@ def _glob(text: str) -> str:
     return text
 
 
-def server(text: str) -> str:
+def server(text: str) -> Optional[str]:
     """Return a name, address, network or glob that can name servers of exports."""
     try:
         ipaddress.ip_network(text)
     except ValueError:
-        _refuse_export(text)
-        _refuse_number(text)
+        pass
     else:
         if "%" not in text:
             return text
@@ -262,16 +243,6 @@ def server(text: str) -> str:
             "server-has-zone",
             f"{text!r} has a zone; write {address}, which matches every zone",
         )
-    if not re.fullmatch(r"[A-Za-z0-9._*?\[\]!-]+", text):
-        raise Refused(
-            "server-invalid",
-            f"{text!r} has a character that is not allowed in a host name; allowed: "
-            "letters, digits, '.', '-', '_' and the glob characters * ? [ ]",
-        )
-    return _glob(text)
-
-
-def _refuse_export(text: str) -> None:
     if ":/" in text:
         name, _, path = text.partition(":/")
         raise Refused(
@@ -282,32 +253,18 @@ def _refuse_export(text: str) -> None:
     if text.startswith("[") and text.endswith("]") and ":" in inner:
         sentence = f"{text!r} has brackets; write the address without them: {inner}"
         raise Refused("server-in-brackets", sentence)
-
-
-def _refuse_number(text: str) -> None:
-    if "/" in text:
-        try:
-            network = ipaddress.ip_network(text, strict=False)
-        except ValueError:
-            sentence = f"{text!r} is not a network; allowed: 10.20.0.0/24, fd00::/64"
-            raise Refused("server-invalid", sentence) from None
-        raise Refused(
-            "server-address-in-network",
-            f"{text!r} is an address inside a network; write {network} for the network "
-            f"or {text.partition('/')[0]} for the address",
-        )
-    if ":" in text:
-        raise Refused(
-            "server-invalid",
-            f"{text!r} is not an IPv6 address; allowed: an address such as fd00::1 "
-            "or a network such as fd00::/64 (no globs in IPv6)",
-        )
-    if re.fullmatch(r"[0-9.]+", text):
-        raise Refused(
-            "server-invalid",
-            f"{text!r} is not an IPv4 address; allowed: an address, "
-            "a network such as 10.20.0.0/24 or a glob such as 10.20.*",
-        )
+    try:
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        # Digits and dots alone are no name.
+        if re.fullmatch(r"[A-Za-z0-9._*?\[\]!-]+", text) and re.search("[^0-9.]", text):
+            return _glob(text)
+        return None
+    raise Refused(
+        "server-address-in-network",
+        f"{text!r} is an address inside a network; write {network} for the network "
+        f"or {text.partition('/')[0]} for the address",
+    )
 
 
 # Of future use and broadcast (RFC 1112 section 4, RFC 919 section 7).
@@ -316,7 +273,7 @@ _RESERVED_NETWORK = ipaddress.IPv4Network("240.0.0.0/4")
 _THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
 
 
-def path_address(text: str) -> str:
+def path_address(text: str) -> Optional[str]:
     """Return the IPv4 address of a server, to which a connection can be moved.
 
     The kernel accepts anything there: a mount whose connection got a name or an IPv6
@@ -324,28 +281,13 @@ def path_address(text: str) -> str:
     """
     try:
         address = ipaddress.IPv4Address(text)
-        # Python before 3.9.5 takes 010.0.0.1, which may be octal.
-        if str(address) != text:
-            raise ValueError
     except ValueError:
-        what = "not an IPv4 address in its normal form"
-        if text.count(":") > 1:
-            what = "an IPv6 address, and the kernel moves connections between IPv4 only"
-        elif re.search(r"[/*?\[]", text):
-            what = "no single address"
-        elif re.search("[A-Za-z]", text):
-            what = "a name, and the kernel takes addresses only"
-        raise Refused(
-            "path-not-address", f"{text!r} is {what}; write addresses such as 10.20.1.5"
-        ) from None
+        return None
     multiple = address.is_multicast or address in _RESERVED_NETWORK
     if multiple or address.is_loopback or address in _THIS_NETWORK:
-        raise Refused(
-            "path-not-of-server",
-            f"{text} is not the address of a server: it is unspecified, loopback, "
-            "multicast, reserved or broadcast; write one that the server has",
-        )
-    return text
+        return None
+    # Python before 3.9.5 takes 010.0.0.1, which may be octal.
+    return text if str(address) == text else None
 
 
 def export_path(text: str) -> str:
@@ -425,11 +367,9 @@ def _option_mistakes(text: str) -> Iterator[Sentence]:
 
 # Aliases (net/sunrpc/xprtrdma/module.c): only the module itself is seen as loaded.
 _MODULE_OF = {"xprtrdma": "rpcrdma", "svcrdma": "rpcrdma", "rpcrdma6": "rpcrdma"}
-# The kernel refuses a longer text (kernel/params.c, param_set_charp).
-_MAX_VALUE = 1024
 
 
-def module(text: str) -> str:
+def module(text: str) -> Optional[str]:
     """Return the name of a module as the kernel has it: with ``_`` for ``-``, and not
     an alias.
     """
@@ -437,49 +377,32 @@ def module(text: str) -> str:
     if file:
         sentence = f"{text!r} is a file; write the module's name: {file[1]}"
         raise Refused("module-name-is-file", sentence)
-    if not re.fullmatch(r"[A-Za-z0-9_-]+", text):
-        raise Refused(
-            "module-name-invalid",
-            f"{text!r} is not a module's name; allowed: letters, digits, '_', '-'",
-        )
-    return _MODULE_OF.get(text, text).replace("-", "_")
+    name = option_name(text)
+    return name and _MODULE_OF.get(text, name)
 
 
-def option_name(text: str) -> str:
+def option_name(text: str) -> Optional[str]:
     """Return the name of a module's option as the kernel has it."""
-    if re.fullmatch(r"[A-Za-z0-9_-]+", text):
-        return text.replace("-", "_")
-    raise Refused(
-        "option-name-invalid",
-        f"{text!r} is not an option's name; allowed: letters, digits, '_', '-'",
-    )
+    name = re.fullmatch(r"[A-Za-z0-9_-]+", text)
+    return text.replace("-", "_") if name else None
 
 
-def option_value(text: str) -> str:
+def option_value(text: str) -> Optional[str]:
     """Return the value of a module's option.
 
     modprobe joins lines at a backslash. The kernel removes quotes and ends a value at a
-    blank (lib/cmdline.c, next_arg).
+    blank (lib/cmdline.c, next_arg). It refuses a longer text (kernel/params.c,
+    param_set_charp).
     """
-    if not re.fullmatch(r"[!-~]+", text) or re.search(r"[\"'\\]", text):
-        raise Refused(
-            "option-value-invalid",
-            f"{text!r} is not allowed as the value of a module option; allowed: one "
-            "line of ASCII without blanks, quotes and backslashes",
-        )
-    if len(text) > _MAX_VALUE:
-        sentence = f"is too long; allowed: {_MAX_VALUE} characters"
-        raise Refused("option-value-too-long", sentence)
-    return text
+    allowed = re.fullmatch(r"[!-~]{1,1024}", text) and not re.search(r"[\"'\\]", text)
+    return text if allowed else None
 
 
-def folder(text: str) -> str:
+def folder(text: str) -> Optional[str]:
     """Return the absolute path of a folder."""
     normal = posixpath.normpath(text)
-    if text.isprintable() and re.match("/[^/]", normal) and text.rstrip("/") == normal:
-        return text
-    sentence = f"{text!r} is no absolute path without '.', '..' and doubled slashes"
-    raise Refused("folder-invalid", sentence)
+    absolute = text.isprintable() and re.match("/[^/]", normal)
+    return text if absolute and text.rstrip("/") == normal else None
 
 
 # Targets
@@ -501,7 +424,7 @@ _RESERVED = ("default", "tcp", "iser")
 INTERFACE = "ovirt-rdma"
 
 
-def endpoint(text: str, port: Optional[int] = None) -> str:
+def endpoint(text: str, port: Optional[int] = None) -> Optional[str]:
     """Return an address and port as ``10.0.0.1:5555`` or ``[fd00::1]:5555``.
 
     ``port`` is for a text that has none.
@@ -510,49 +433,29 @@ def endpoint(text: str, port: Optional[int] = None) -> str:
     try:
         address = ipaddress.ip_address((found[1] or found[2]) if found else "")
     except ValueError:
-        address = None
+        return None
     bracketed = found is not None and found[1] is not None
-    if address is None or "%" in text or bracketed != (address.version == 6):
-        raise Refused(
-            "address-invalid",
-            f"{text!r} is not an IP address and port; allowed: 10.0.0.1:5555, "
-            "[fd00::1]:5555; names and zones are not possible",
-        )
     number = int(found[3]) if found and found[3] else port or 0
-    if address.is_unspecified or address.is_multicast:
-        raise Refused("address-invalid", f"{text!r} is not the address of one target")
-    if not 1 <= number <= 65535:
-        raise Refused(
-            "port-invalid", f"{text!r} has no port from 1 to 65535 after the address"
-        )
+    one = not (address.is_unspecified or address.is_multicast or "%" in text)
+    if not one or bracketed != (address.version == 6) or not 1 <= number <= 65535:
+        return None
     return f"[{address}]:{number}" if bracketed else f"{address}:{number}"
 
 
-def portal(text: str) -> str:
+def portal(text: str) -> Optional[str]:
     """Return an iSCSI portal with its port."""
     return endpoint(text, ISCSI_PORT)
 
 
-def iqn(text: str) -> str:
+def iqn(text: str) -> Optional[str]:
     """Return the name of an iSCSI target."""
-    if re.fullmatch(_IQN, text) and len(text.encode()) <= _MOST_IQN:
-        return text
-    raise Refused(
-        "iqn-invalid",
-        f"{text!r} is not an iSCSI name; allowed: iqn.2003-01.org.example:data, eui. "
-        "or naa. and hex digits",
-    )
+    allowed = re.fullmatch(_IQN, text) and len(text.encode()) <= _MOST_IQN
+    return text if allowed else None
 
 
-def interface_record(text: str) -> str:
+def interface_record(text: str) -> Optional[str]:
     """Return the name of a record of open-iscsi that VDSM leaves alone."""
     if text in _RESERVED:
         sentence = f"{text!r} is a record that VDSM uses; write {INTERFACE}"
         raise Refused("record-of-vdsm", sentence)
-    if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", text):
-        return text
-    raise Refused(
-        "record-invalid",
-        f"{text!r} has a character that is not allowed in the name of an interface "
-        "record",
-    )
+    return text if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", text) else None

@@ -10,13 +10,11 @@ policy does not mean what it shows.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Any, Optional
 
 import yaml
 
-from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.policy.forms import Diagnostic, KeyPath, key_text
+from ovirt_rdma.host.policy.forms import KeyPath, Source
 
 # Not octal, hexadecimal, base 60, 2_044, or thousands of digits.
 _DECIMAL = re.compile(
@@ -27,52 +25,27 @@ _DECIMAL = re.compile(
 _QUOTES = "a value that starts with *, & or ! needs quotes"
 
 
-@dataclass
-class YamlDocument:
-    """A YAML document; ``data`` is None for an empty one.
-
-    ``lines`` has the line where the key or list item of each value starts, ``texts``
-    the text of each scalar.
-    """
-
-    data: Any = None
-    lines: dict[KeyPath, int] = field(default_factory=dict)
-    texts: dict[KeyPath, str] = field(default_factory=dict)
-    mistakes: list[Diagnostic] = field(default_factory=list)
-
-    def note(self, line: Optional[int], path: KeyPath, id: str, text: str) -> None:
-        """Add a mistake."""
-        mistake = Diagnostic(line, key_text(path), Sentence(id, text))
-        self.mistakes.append(mistake)
-
-    def line(self, path: KeyPath) -> int:
-        """Return the line of ``path``; if it is absent, that of its nearest parent."""
-        while path and path not in self.lines:
-            path = path[:-1]
-        return self.lines.get(path, 1)
-
-
-def read_yaml(text: str) -> YamlDocument:
-    """Read one YAML document. Never raises; the errors are in ``mistakes``.
+def read_yaml(text: str, source: Optional[Source] = None) -> Source:
+    """Read one YAML document into ``source``, and return it. Never raises.
 
     After a syntax error there is no data. After other mistakes the data lacks the keys
     concerned, so that the rest can be validated.
     """
-    document = YamlDocument()
+    source = source or Source()
     try:
         node = _composed(text)
         if node is not None:
-            document.data = _value(node, (), document)
+            source.data = _value(node, (), source)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         sentence = f"the character U+{error.character:04X} is not allowed in YAML"
-        document.note(line, (), "yaml-character-invalid", sentence)
+        source.refuse((), "yaml-character-invalid", sentence, line)
     except yaml.MarkedYAMLError as error:
-        document.note(*_syntax_mistake(error))
+        source.refuse((), *_syntax_mistake(error))
     except RecursionError:
-        document = YamlDocument()
-        document.note(None, (), "yaml-too-deep", "it is nested too deeply")
-    return document
+        source.mistakes.clear()
+        source.refuse((), "yaml-too-deep", "it is nested too deeply")
+    return source
 
 
 def _composed(text: str) -> Optional[yaml.Node]:
@@ -101,9 +74,7 @@ class _PlainLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def _syntax_mistake(
-    error: yaml.MarkedYAMLError,
-) -> tuple[Optional[int], KeyPath, str, str]:
+def _syntax_mistake(error: yaml.MarkedYAMLError) -> tuple[str, str, Optional[int]]:
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else None
     id, sentence = "yaml-invalid", f"not valid YAML: {error.problem or error.context}"
@@ -119,19 +90,19 @@ def _syntax_mistake(
         sentence += "; check the indentation, and quote a value with a colon at its end"
     elif error.problem and "cannot start any token" in error.problem:
         sentence += "; indent with blanks only, and quote a value that starts with it"
-    return line, (), id, sentence
+    return id, sentence, line
 
 
-def _value(node: yaml.Node, path: KeyPath, document: YamlDocument) -> Any:
-    document.lines.setdefault(path, node.start_mark.line + 1)
+def _value(node: yaml.Node, path: KeyPath, source: Source) -> Any:
+    source.lines.setdefault(path, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
-        return _mapping(node, path, document)
+        return _mapping(node, path, source)
     if isinstance(node, yaml.SequenceNode):
         return [
-            _value(item, (*path, position), document)
+            _value(item, (*path, position), source)
             for position, item in enumerate(node.value)
         ]
-    document.texts[path] = text = node.value
+    source.texts[path] = text = node.value
     kind = node.tag.rpartition(":")[2]
     if kind == "null":
         return None
@@ -142,9 +113,7 @@ def _value(node: yaml.Node, path: KeyPath, document: YamlDocument) -> Any:
     return text
 
 
-def _mapping(
-    node: yaml.MappingNode, path: KeyPath, document: YamlDocument
-) -> dict[str, Any]:
+def _mapping(node: yaml.MappingNode, path: KeyPath, source: Source) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for key_node, value_node in node.value:
         line, key = key_node.start_mark.line + 1, key_node.value
@@ -152,11 +121,11 @@ def _mapping(
         if key_node.tag != "tag:yaml.org,2002:str":
             shown = f"the key {key}" if isinstance(key, str) else "a key"
             sentence = f"{shown} is not text; write it in quotes"
-            document.note(line, path, "key-not-text", sentence)
+            source.refuse(path, "key-not-text", sentence, line)
         elif key in data:
-            sentence = f"is given twice, first in line {document.lines[place]}"
-            document.note(line, place, "key-repeated", sentence)
+            sentence = f"is given twice, first in line {source.lines[place]}"
+            source.refuse(place, "key-repeated", sentence, line)
         else:
-            document.lines[place] = line
-            data[key] = _value(value_node, place, document)
+            source.lines[place] = line
+            data[key] = _value(value_node, place, source)
     return data

@@ -19,32 +19,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Callable, Optional
 
-from ovirt_rdma.host.changes.journal import (
-    DONE,
-    RunResult,
-)
+from ovirt_rdma.host.changes.journal import DONE, RunResult
 from ovirt_rdma.host.changes.kinds.kind import EffectFailed
 from ovirt_rdma.host.changes.run import HostRun
 from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_rdma_devices
 from ovirt_rdma.host.collect.software import SUBNET_MANAGERS
 from ovirt_rdma.host.errors import Problem, Refused, Sentence
-from ovirt_rdma.host.fabric.manager import (
+from ovirt_rdma.host.fabric.decisions import (
     ENABLED,
     STEP,
     ManagerFacts,
     ManagerPlan,
     PlannedPort,
     decide,
+    definitions_of,
     ports_of,
     rules_of,
+    step_of,
     unit_change,
+    unlike,
 )
-from ovirt_rdma.host.fabric.partitions import definitions_of, step_of, unlike
-from ovirt_rdma.host.fabric.partitions_conf import (
-    Definition,
-    PartitionsProblem,
-    parse,
-)
+from ovirt_rdma.host.fabric.partitions_conf import Definition, PartitionsProblem, parse
 from ovirt_rdma.host.fabric.subnet import (
     MASTER,
     STANDBY,

@@ -22,7 +22,7 @@ from ovirt_rdma.host.changes.run import HostRun
 from ovirt_rdma.host.enablement.apply import disable
 from ovirt_rdma.host.enablement.state import Advice
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.fabric.manager import STEP
+from ovirt_rdma.host.fabric.decisions import STEP
 from ovirt_rdma.host.paths import JOURNAL, POLICY_YAML, STOCK_VDSMD, under
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import load_policy_file

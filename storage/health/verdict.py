@@ -100,8 +100,7 @@ _FINDINGS = {
     "port-without-sm": (
         FABRIC,
         "the link of this host is up, but no subnet manager has set it up: {detail}",
-        "start the subnet manager; ovirt-rdma-host fabric sm status shows which there "
-        "are",
+        "start the subnet manager; ovirt-rdma-host fabric check shows which there are",
     ),
     "link-down": (
         PATH,

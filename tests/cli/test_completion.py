@@ -186,8 +186,8 @@ RULE_IDS = sorted({rule.id for rule in (*RULES, *SERVER_RULES)})
         ("ovirt-rdma-host check --all --skip NFS", [
             "check", "--all", "--skip", *(i for i in RULE_IDS if i.startswith("NFS"))]),
         # The value of an option is not taken for a verb.
-        ("ovirt-rdma-host policy show --export load --p", [
-            "policy", "show", "--export", "load", "--policy"]),
+        ("ovirt-rdma-host policy show --policy load --o", [
+            "policy", "show", "--policy", "load", "--output"]),
         ("ovirt-rdma-host explain ROCE-PFC-01 ", ["explain", "ROCE-PFC-01"]),
         ("ovirt-rdma-host enable --mode h", ["enable", "--mode", "host"]),
         ("ovirt-rdma-host policy load pol", ["policy", "load", "policy.yaml"]),
@@ -216,16 +216,16 @@ EXPORTS = [
     (r"ovirt-rdma-host bench [fd00::2", ["[fd00::21]:/vm"]),
     (r"ovirt-rdma-host bench [fd00::21]:", ["[fd00::21]:/vm"]),
     (r"ovirt-rdma-host bench odd:/my\ $", [ODD]),
-    (r"ovirt-rdma-host policy show --export odd", ["--export", ODD]),
-    (r"ovirt-rdma-host policy show --export=nas1:/i", ["--export=nas1:/iso"]),
+    (r"ovirt-rdma domain create d1 --export odd", ["--export", ODD]),
+    (r"ovirt-rdma domain create d1 --export=nas1:/i", ["--export=nas1:/iso"]),
     (r"ovirt-rdma domain create d1 --export nas1:/i", ["d1", "--export", "nas1:/iso"]),
     # An export is one argument, and one value, although ":" separates words.
     (r"ovirt-rdma-host bench nas1:/vm ", ["nas1:/vm"]),
     (r"ovirt-rdma-host bench nas1: ", ["nas1:"]),
     (r"ovirt-rdma-host nfs check nas1:/vm --nfs-version a", [
         "nas1:/vm", "--nfs-version", "auto"]),
-    (r"ovirt-rdma-host policy show --export nas1:/vm --p", [
-        "--export", "nas1:/vm", "--policy"]),
+    (r"ovirt-rdma domain create d1 --export nas1:/vm --datac", [
+        "--export", "nas1:/vm", "--datacenter"]),
 ]  # fmt: skip
 
 

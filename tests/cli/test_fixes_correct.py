@@ -189,7 +189,7 @@ def test_on_the_engines_machine_for_a_hypervisor(fleet, name):
 
 WITHOUT_ROW = {
     "it names the verb of a run or a step, in journals and messages": [
-        *fixed("host/fabric/manager.py:_step", f"{SM} disable"),
+        *fixed("host/fabric/decisions.py:_step", f"{SM} disable"),
     ],
     "a comment in a file of ours": [
         *fixed("host/changes/kinds/profile.py:text_of", REVERT),
@@ -224,7 +224,7 @@ WITHOUT_ROW = {
         *fixed("host/changes/run.py:_refuse_foreign", PLAN),
     ],
     "two ports of the host in one fabric: tests/cli/host/test_fabric_sm.py": [
-        *fixed("host/fabric/manager.py:_beside", f"{SM} disable"),
+        *fixed("host/fabric/decisions.py:_beside", f"{SM} disable"),
     ],
     "the hosts of the engine's double do not carry out plans: tests/engine": [
         *fixed(

@@ -17,7 +17,7 @@ from support.host.recorded_fabric import TABLE, RecordedFabric
 from lab import simulated_fabric
 from lab.problem import LabProblem
 from lab.simulated_fabric import SimulatedFabric
-from ovirt_rdma.host.fabric.partitions import unlike
+from ovirt_rdma.host.fabric.decisions import unlike
 from ovirt_rdma.host.fabric.partitions_conf import guid_text, parse
 from ovirt_rdma.host.fabric.subnet import (
     FabricReader,

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""``fabric sm status`` and ``fabric check``."""
+"""``fabric check``."""
 
 from __future__ import annotations
 
 import pytest
 from support.host import ipoib_host
-from support.host.subnet import PID
 from support.host.subnet import Subnet as FakeSubnet
 
-from ovirt_rdma.host.fabric.partitions import findings
+from ovirt_rdma.host.fabric.decisions import findings
 from ovirt_rdma.host.fabric.subnet import (
     BroadcastGroup,
     FabricFacts,
@@ -46,34 +45,18 @@ def check(host, *words):
     return host("fabric", "check", *words)
 
 
-def verdicts(host):
-    return {
-        one["id"]: one["verdict"]
-        for one in check(host, "-o", "json").document["findings"]
-    }
+def verdict(host, words):
+    """The verdict of the finding whose sentence has these words."""
+    found = check(host, "-o", "json").document["findings"]
+    (verdict,) = {one["verdict"] for one in found if words in one["sentence"]}
+    return verdict
 
 
-def test_status_shows_managers_and_processes(fabric):
+def test_managers_on_standby_are_named(fabric):
     fabric.subnet.others = [OTHER]
-    result = fabric("fabric", "sm", "status")
-    assert result.code == 0
-    assert f"{OWN} (this host)  1    0         master" in result.out
-    assert f"{OTHER}              2    0         standby" in result.out
-    assert result.out.endswith(
-        f"opensm is running on this host: process {PID}, port {OWN}, priority 3.\n"
-    )
-    document = fabric("fabric", "sm", "status", "-o", "json").document
-    assert document["ports"][0]["master"]["guid"] == OWN
-    assert document["opensm"][0]["priority"] == 3
-
-
-def test_status_without_a_manager(fabric):
-    fabric.fake.write(f"/proc/{PID}/cmdline", "bash")
-    fabric.subnet.silent = True
-    result = fabric("fabric", "sm", "status")
-    assert "no answer" in result.out
-    assert "note: sminfo at mlx4_0/1 failed" in result.err
-    assert result.out.endswith("opensm is not running on this host.\n")
+    result = check(fabric)
+    assert (result.code, result.err) == (0, "")
+    assert f"{OTHER} with priority 0 is standby; all of them need" in result.out
 
 
 def test_check_passes(fabric):
@@ -85,8 +68,10 @@ def test_check_passes(fabric):
 
 def test_a_silent_manager_fails(fabric):
     fabric.subnet.silent = True
-    assert check(fabric).code == 3
-    assert verdicts(fabric)["subnet-manager-silent"] == "FAIL"
+    result = check(fabric)
+    assert result.code == 3
+    assert "note: sminfo at mlx4_0/1 failed" in result.err
+    assert verdict(fabric, "does not answer sminfo") == "FAIL"
 
 
 def test_without_tools_nothing_is_claimed(fabric):
@@ -119,13 +104,13 @@ def test_a_limited_member_is_not_a_full_one(fabric):
 def test_a_p_key_too_many_fails(fabric):
     fabric.fake.write(f"{PKEYS}/1", "0x8007")
     fabric.follow(POLICY.format("", OTHER))
-    assert verdicts(fabric)["port-is-member"] == "FAIL"
+    assert verdict(fabric, "is a member of 0x8007, and should not be") == "FAIL"
 
 
 def test_a_group_unlike_the_policy_fails(fabric):
     fabric.fake.write(f"{PKEYS}/1", "0x8001")
     fabric.follow(POLICY.format("mtu: 4096, ", OWN))
-    assert verdicts(fabric)["broadcast-group-differs"] == "FAIL"
+    assert verdict(fabric, "opensm keeps the MTU and rate") == "FAIL"
 
 
 def test_a_group_that_is_too_fast_for_the_port_fails(fabric):
@@ -155,15 +140,16 @@ def test_two_masters_fail(fabric):
         ),
     )
     fabric.subnet.others = [OTHER]
-    assert verdicts(fabric)["several-masters"] == "FAIL"
+    assert verdict(fabric, "several subnet managers are master") == "FAIL"
 
 
 def test_an_inactive_port_counts_if_the_policy_names_it(fabric):
     fabric.fake.write("/sys/class/infiniband/mlx4_0/ports/1/state", "1: DOWN")
     assert check(fabric, "--allow-none").code == 0
     fabric.follow(POLICY.format("", OWN))
-    assert verdicts(fabric)["port-not-active"] in ("FAIL", "SKIP")
-    assert check(fabric).code == 3
+    result = check(fabric)
+    assert result.code == 3
+    assert "FAIL  mlx4_0/1  the port is DOWN" in result.out
 
 
 def test_a_host_without_infiniband(host):

@@ -8,7 +8,7 @@ from support.fakes.fake_processes import run_process
 from support.host.subnet_managers import OWN, PORT, SETTINGS, UNIT, SubnetManagers
 
 from ovirt_rdma.cli.host import fabric
-from ovirt_rdma.host.fabric.manager import STEP
+from ovirt_rdma.host.fabric.decisions import STEP
 from ovirt_rdma.host.services import opensm, package_scripts
 
 pytestmark = pytest.mark.hypervisor
@@ -86,13 +86,10 @@ def test_a_second_run_changes_nothing(site):
     assert len(site("history", "-o", "json").document["runs"]) == 1
 
 
-def test_status_shows_ours(site):
+def test_check_shows_ours(site):
     sm(site, "enable")
-    shown = sm(site, "status")
-    assert shown.out.endswith(
-        f"port {OWN}, priority 14, partitions of {FILE}, started by ovirt-rdma.\n"
-    )
-    assert sm(site, "status", "-o", "json").document["opensm"][0]["ours"] is True
+    shown = site("fabric", "check").out
+    assert "mlx4_0/1  opensm of ovirt-rdma is running with priority 14" in shown
     assert site("status").code == 0
 
 
@@ -334,16 +331,18 @@ def test_check_says_what_the_policy_and_the_host_disagree_on(site):
         return [o for o in found if o["rule"] == "FABRIC-SM-02"]
 
     (idle,) = told()
-    assert (idle["id"], idle["verdict"]) == ("manager-not-running", "FAIL")
+    assert "no opensm of ovirt-rdma is running" in idle["sentence"]
+    assert idle["verdict"] == "FAIL"
     assert idle["fix"] == "ovirt-rdma-host fabric sm enable"
     sm(site, "enable")
     assert [(o["subject"], o["verdict"]) for o in told()] == [("mlx4_0/1", "PASS")]
     site.follow(POLICY.replace("14", "13"))
-    assert [o["id"] for o in told()] == ["manager-priority-differs"]
+    (other,) = told()
+    assert other["sentence"].endswith("priority 14, and the policy says 13")
     site.follow("version: 1\n")
-    assert [(o["id"], o["fix"]) for o in told()] == [
-        ("manager-not-named", "ovirt-rdma-host fabric sm disable")
-    ]
+    (unnamed,) = told()
+    assert unnamed["sentence"].endswith("and the policy does not name this host")
+    assert unnamed["fix"] == "ovirt-rdma-host fabric sm disable"
 
 
 def test_erasing_the_package_ends_it(site, monkeypatch):

@@ -36,6 +36,14 @@ fix: ovirt-rdma-host check says what its adapters lack
     )
 
 
+def test_the_rule_that_names_an_export_and_why(host, no_network):
+    policy = host.root / "p.yaml"
+    policy.write_text(RULE)
+    words = ("nfs", "check", "10.0.0.1:/e", "--facts", NO_RDMA, "--policy", str(policy))
+    first = host(*words).out.splitlines()[0]
+    assert first.endswith("rule 1 says prefer-rdma: server is 10.0.0.1, any path")
+
+
 RULE = "version: 1\nnfs: {rules: [{server: 10.0.0.1, transport: prefer-rdma}]}\n"
 REMOUNT = (
     "put the host into maintenance in the engine and activate it again (its VMs "

@@ -80,7 +80,7 @@ def test_records_of_others_stay_as_they_are(fake):
     fake.records[(OTHER, PORTAL, "7", "default")] = {}
     log_in(fake, target())
     fake.portals[PORTAL] = []
-    log_in(fake, target(OTHER))  # refused: the portal is asked for its targets
+    log_in(fake, target(OTHER))  # refused
     assert fake.records[(IQN, PORTAL, "1", INTERFACE)] == mine
     assert (OTHER, PORTAL, "7", "default") in fake.records
 
@@ -122,10 +122,10 @@ def test_an_interface_record_of_another_transport_is_refused(fake):
     assert not fake.records
 
 
-def test_an_unknown_target_gets_those_that_the_portal_has(fake):
+def test_an_unknown_target_is_refused_with_the_way_to_those_of_the_portal(fake):
     (outcome,) = log_in(fake, target(OTHER))
-    assert outcome.problem.id == "iser-target-unknown"
-    assert f"it has: {IQN}" in outcome.problem
+    assert outcome.problem.id == "iser-login-refused"
+    assert f"-t st -p {PORTAL} -I {INTERFACE} -o nonpersistent" in outcome.problem
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_text_of_iscsiadm_ends_no_run(text):
         def run(argv, timeout_s):
             mode = argv[2] if argv[0] == "iscsiadm" else ""
             answer = fake.run(argv, timeout_s)
-            return text if mode in {"iface", "discovery", "node"} else answer
+            return text if mode in {"iface", "node"} else answer
 
         for outcome in log_in(fake, target(), target(OTHER), run=run):
             assert outcome.made or outcome.problem

@@ -51,7 +51,7 @@ from ovirt_rdma.host.paths import (
     VDSM_CONF,
     under,
 )
-from ovirt_rdma.host.policy.model import NfsRule
+from ovirt_rdma.host.policy.model import NfsRule, digest
 from ovirt_rdma.host.policy.store import store
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.tree import FileTree
@@ -421,12 +421,12 @@ class TestStatus:
         host.enable()
         host.process(700, *OURS)
         policy = policy_of(NfsRule(1, "rule 1", "nas", "*", "tcp"))
-        stored = store(policy, "p.yaml", under(host.root, POLICY_JSON)).stored
+        store(policy, "p.yaml", under(host.root, POLICY_JSON))
         status = read_status(host.root)
         assert status.enabled.mode == "vdsmd"
         assert (status.running.pid, status.running.program) == (700, "launcher")
         assert status.policy.loaded
-        assert (status.policy.digest, status.policy.rules) == (stored.digest, 1)
+        assert (status.policy.digest, status.policy.rules) == (digest(policy), 1)
         assert status.advice == ()
 
     @pytest.mark.parametrize(

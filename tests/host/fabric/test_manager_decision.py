@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.host import ipoib_host
 
-from ovirt_rdma.host.fabric.manager import ManagerFacts, decide, settings_text
+from ovirt_rdma.host.fabric.decisions import ManagerFacts, decide, settings_text
 from ovirt_rdma.host.fabric.subnet import (
     MASTER,
     STANDBY,

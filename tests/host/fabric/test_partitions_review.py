@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.host.fabric.partitions import remarks
+from ovirt_rdma.host.fabric.decisions import remarks
 from ovirt_rdma.host.fabric.partitions_conf import parse
 from ovirt_rdma.host.fabric.subnet import fabric_guids
 

@@ -356,8 +356,8 @@ def test_a_path_with_brackets_names_no_other():
 
 
 def test_what_is_no_policy_is_refused_with_its_mistakes():
-    with problem("policy-invalid", "hv1: policy.yaml:1: color"):
-        with_rule(PolicyFiles("color: red\n"), VM1, TCP, where="hv1: policy.yaml")
+    with problem("policy-invalid", "policy.yaml:1: color"):
+        with_rule(PolicyFiles("color: red\n"), VM1, TCP)
 
 
 def test_an_admins_drop_in_for_the_same_export_stays():

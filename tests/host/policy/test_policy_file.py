@@ -319,7 +319,7 @@ nfs:
             rule(server="10.20.0.0/33"),
             (
                 "4: nfs.rules[1].server",
-                "server-invalid",
+                "value-invalid",
                 "'10.20.0.0/33'",
                 "10.20.0.0/24",
                 "fd00::/64",
@@ -329,9 +329,8 @@ nfs:
             rule(server="10.20.0.300"),
             (
                 "4: nfs.rules[1].server",
-                "server-invalid",
+                "value-invalid",
                 "'10.20.0.300'",
-                "IPv4",
                 "10.20.0.0/24",
                 "10.20.*",
             ),
@@ -340,10 +339,9 @@ nfs:
             rule(server="fd00::*"),
             (
                 "4: nfs.rules[1].server",
-                "server-invalid",
+                "value-invalid",
                 "'fd00::*'",
-                "IPv6",
-                "fd00::1",
+                "not for IPv6",
                 "fd00::/64",
             ),
         ),
@@ -371,7 +369,7 @@ nfs:
         ),
         (
             rule(server="nas 1"),
-            ("4: nfs.rules[1].server", "server-invalid", "'nas 1'"),
+            ("4: nfs.rules[1].server", "value-invalid", "'nas 1'"),
         ),
         (
             rule(server="nas[12"),
@@ -522,7 +520,7 @@ def test_what_yaml_reads_as_something_else_is_text(name):
 
 def test_endless_nesting_is_a_sentence_too():
     (mistake,) = mistakes("[" * 5000)
-    assert (mistake.line, mistake.sentence.id) == (None, "yaml-too-deep")
+    assert (mistake.line, mistake.sentence.id) == (1, "yaml-too-deep")
 
 
 def test_all_mistakes_are_shown_at_once_in_the_order_of_their_lines():
@@ -641,7 +639,8 @@ class TestFiles:
         assert self.problem(path, "policy-file-missing")[1]
 
     def test_a_directory(self, tmp_path):
-        assert self.problem(tmp_path, "policy-file-folder")[1]
+        sentence, _ = self.problem(tmp_path, "policy-file-unreadable")
+        assert sentence.endswith("Is a directory")
 
     def test_a_file_that_may_not_be_read(self, tmp_path, monkeypatch):
         def refuse(*_):

@@ -12,7 +12,7 @@ RULE_KEYS = (
     "name, match, transport_mode, mtu, tso, port_mtu, pkey_children, partitions, "
     "port_type"
 )
-PKEYS = "allowed: 0x0001 to 0xffff, but not 0x8000"
+PKEYS = "0x0001 to 0xffff, but not 0x8000"
 
 
 def interface(match="{link_layer: infiniband}", **keys):
@@ -242,7 +242,7 @@ def test_the_value_of_a_module_option_is_what_the_file_says(written, read):
         ),
         (
             "{device: mlx4 0}",
-            ("4: host.interfaces[1].match.device", "device-invalid", "'mlx4 0'"),
+            ("4: host.interfaces[1].match.device", "value-invalid", "'mlx4 0'"),
         ),
         (
             "{device: 'mlx4_[01'}",
@@ -261,14 +261,14 @@ def test_the_value_of_a_module_option_is_what_the_file_says(written, read):
             "{pci: 04:00}",
             (
                 "4: host.interfaces[1].match.pci",
-                "pci-address-invalid",
+                "value-invalid",
                 "'04:00'",
                 "write 04:00.0",
             ),
         ),
         (
             "{pci: 04:20.0}",
-            ("4: host.interfaces[1].match.pci", "pci-address-invalid", "'04:20.0'"),
+            ("4: host.interfaces[1].match.pci", "value-invalid", "'04:20.0'"),
         ),
         (
             "{pci: }",
@@ -283,16 +283,16 @@ def test_the_value_of_a_module_option_is_what_the_file_says(written, read):
             "{guid: 0002c90300fb123}",
             (
                 "4: host.interfaces[1].match.guid",
-                "guid-invalid",
+                "value-invalid",
                 "'0002c90300fb123'",
-                "0002:c903:00fb:1231, 0x0002c90300fb1231",
+                "0002:c903:00fb:1231 or 0x0002c90300fb1231",
             ),
         ),
         (
             "{guid: 80:00:00:48:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fb:12:31}",
             (
                 "4: host.interfaces[1].match.guid",
-                "guid-invalid",
+                "value-invalid",
                 "'80:00:00:48:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fb:12:31'",
                 "0002:c903:00fb:1231",
             ),
@@ -301,7 +301,7 @@ def test_the_value_of_a_module_option_is_what_the_file_says(written, read):
             "{guid: fe80:0000:0000:0000:0002:c903:00fb:1231}",
             (
                 "4: host.interfaces[1].match.guid",
-                "guid-invalid",
+                "value-invalid",
                 "'fe80:0000:0000:0000:0002:c903:00fb:1231'",
                 "0002:c903:00fb:1231",
             ),
@@ -310,18 +310,18 @@ def test_the_value_of_a_module_option_is_what_the_file_says(written, read):
             "{pkey: 8001}",
             (
                 "4: host.interfaces[1].match.pkey",
-                "pkey-invalid",
+                "value-invalid",
                 "'8001'",
                 "write 0x8001",
             ),
         ),
         (
             "{pkey: 0x8000}",
-            ("4: host.interfaces[1].match.pkey", "pkey-invalid", PKEYS),
+            ("4: host.interfaces[1].match.pkey", "value-invalid", PKEYS),
         ),
         (
             "{pkey: 0x18001}",
-            ("4: host.interfaces[1].match.pkey", "pkey-invalid", "'0x18001'", PKEYS),
+            ("4: host.interfaces[1].match.pkey", "value-invalid", "'0x18001'", PKEYS),
         ),
         (
             "{link_layer: ethernet, pkey: 0x8001}",
@@ -400,11 +400,11 @@ def test_a_match_that_is_none(match, expected):
         ),
         (
             {"pkey_children": "[8001]"},
-            ("pkey_children[1]", "pkey-invalid", "'8001'", "write 0x8001"),
+            ("pkey_children[1]", "value-invalid", "'8001'", "write 0x8001"),
         ),
         (
             {"pkey_children": "[0x8002, 0x0000]"},
-            ("pkey_children[2]", "pkey-invalid", PKEYS, "0x0000"),
+            ("pkey_children[2]", "value-invalid", PKEYS, "0x0000"),
         ),
         (
             {"pkey_children": "[0x7fff]"},
@@ -419,7 +419,7 @@ def test_a_match_that_is_none(match, expected):
             (
                 "pkey_children[1]",
                 "value-type-wrong",
-                "a P_Key such as 0x8001",
+                "a P_Key from 0x0001",
                 "nothing",
             ),
         ),
@@ -629,7 +629,7 @@ def test_a_name_may_be_an_nfs_rules_too():
         ),
         (
             "['nvme rdma']",
-            ("modules[1]", "module-name-invalid", "'nvme rdma'"),
+            ("modules[1]", "value-invalid", "'nvme rdma'"),
         ),
         ("['']", ("modules[1]", "value-empty", "nvme_rdma")),
         (
@@ -655,30 +655,30 @@ def test_modules_that_cannot_be_loaded(modules, expected):
         ("{m: {a: }}", (".m.a", "value-type-wrong", "nothing", "1,1")),
         ("{m: {a: ''}}", (".m.a", "value-empty", "1,1")),
         ("{m: {a: [1, 1]}}", (".m.a", "value-type-wrong", "a list", "1,1")),
-        ("{m: {a: 1 2}}", (".m.a", "option-value-invalid", "'1 2'")),
+        ("{m: {a: 1 2}}", (".m.a", "value-invalid", "'1 2'")),
         (
             "{m: {a: '\"x\"'}}",
-            (".m.a", "option-value-invalid", "'\"x\"'"),
+            (".m.a", "value-invalid", "'\"x\"'"),
         ),
         (
             r"{m: {a: 'x\'}}",
-            (".m.a", "option-value-invalid", "'x\\\\'"),
+            (".m.a", "value-invalid", "'x\\\\'"),
         ),
         (
             r'{m: {a: "1\n2"}}',
-            (".m.a", "option-value-invalid", "'1\\n2'"),
+            (".m.a", "value-invalid", "'1\\n2'"),
         ),
         (
             "{m: {a: caf\u00e9}}",
-            (".m.a", "option-value-invalid", "'café'"),
+            (".m.a", "value-invalid", "'café'"),
         ),
         (
             f"{{m: {{a: {'x' * 1025}}}}}",
-            (".m.a", "option-value-too-long", "1024"),
+            (".m.a", "value-invalid", "1024"),
         ),
         (
             "{m: {a b: 1}}",
-            (".m.'a b'", "option-name-invalid", "'a b'"),
+            (".m.'a b'", "value-invalid", "'a b'"),
         ),
         (
             "{m: {num_vfs: 1, num-vfs: 2}}",
@@ -694,7 +694,7 @@ def test_modules_that_cannot_be_loaded(modules, expected):
         ),
         (
             "{m*: {a: 1}}",
-            (".'m*'", "module-name-invalid", "'m*'"),
+            (".'m*'", "value-invalid", "'m*'"),
         ),
     ],
 )
@@ -716,56 +716,6 @@ def test_mistakes_of_all_parts_are_shown_at_once():
     ]
 
 
-def two_rules(first, second):
-    return parse_policy(
-        "version: 1\nhost:\n  interfaces:\n"
-        f"    - {{name: a, match: {{{first}}}}}\n"
-        f"    - {{name: b, match: {{{second}}}}}\n",
-        "p.yaml",
-    ).warnings
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("link_layer: infiniband", "link_layer: infiniband"),
-        ("link_layer: infiniband", "link_layer: infiniband, device: mlx4_0"),
-        # Only IPoIB has P_Keys.
-        ("link_layer: infiniband", "pkey: 0x8001"),
-        ("device: '*'", "port: 1"),
-        ("device: 'mlx*'", "device: mlx4_0, port: 1"),
-        ("device: 'mlx*'", "device: 'mlx*'"),
-        ("pci: 04:00.0", "pci: 0000:04:00.0, port: 2"),
-        ("guid: 0x0002c90300fb1231", "guid: 0002:c903:00fb:1231, pkey: 0x8001"),
-        ("pkey: 0x0001", "pkey: 0x8001"),
-    ],
-)
-def test_an_interface_that_can_never_win_is_a_warning(first, second):
-    (warning,) = two_rules(first, second)
-    assert place(warning) == "5: host.interfaces[2]"
-    assert warning.sentence.id == "rule-never-wins"
-    assert warning.sentence.startswith("'b'")
-    assert "'a'" in warning.sentence
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("link_layer: infiniband", "link_layer: ethernet"),
-        ("link_layer: infiniband", "device: mlx4_0"),
-        ("device: mlx4_0", "device: 'mlx4_*'"),
-        ("device: 'mlx*'", "device: 'mlx4_*'"),
-        ("device: mlx4_0", "port: 1"),
-        ("port: 1", "port: 2"),
-        ("pkey: 0x8001", "link_layer: infiniband"),
-        ("pkey: 0x8001", "pkey: 0x8002"),
-        ("guid: 0x0002c90300fb1231", "pci: 04:00.0"),
-    ],
-)
-def test_an_interface_that_may_win_is_none(first, second):
-    assert two_rules(first, second) == ()
-
-
 @pytest.mark.parametrize("folder", ["/var/lib/node_exporter/textfiles", "/run/a b/"])
 def test_the_folder_for_metrics(folder):
     assert host(f"version: 1\nhost: {{metrics_folder: {folder}}}\n").metrics_folder == (
@@ -776,4 +726,4 @@ def test_the_folder_for_metrics(folder):
 @pytest.mark.parametrize("folder", ["metrics", "/a/../b", "/a//b", "/", "//a", "/a/."])
 def test_a_folder_that_is_no_absolute_path(folder):
     text = f"version: 1\nhost:\n  metrics_folder: {folder}\n"
-    expect_mistake(text, "3: host.metrics_folder", "folder-invalid", "is no absolute")
+    expect_mistake(text, "3: host.metrics_folder", "value-invalid", "an absolute")

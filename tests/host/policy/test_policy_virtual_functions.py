@@ -102,11 +102,11 @@ PLACE = "4: host.virtual_functions[1]"
         ),
         (
             "match: {device: mlx5_0}, count: 2, guests: 1-0",
-            (f"{PLACE}.guests", "guests-invalid", "'1-0'"),
+            (f"{PLACE}.guests", "value-invalid", "'1-0'"),
         ),
         (
             "match: {device: mlx5_0}, count: 2, pkeys: [0x8000]",
-            (f"{PLACE}.pkeys[1]", "pkey-invalid"),
+            (f"{PLACE}.pkeys[1]", "value-invalid"),
         ),
         (
             "match: {device: mlx5_0}, count: 2, guids: random",

@@ -445,12 +445,12 @@ SM = "ovirt-rdma-host fabric sm"
 WRITE_PARTITIONS = "ovirt-rdma-host fabric partitions apply"
 FABRIC = {
     "subnet manager that is not running": Row(
-        fixed("host/fabric/partitions.py:own_findings", f"{SM} enable"),
+        fixed("host/fabric/decisions.py:own_findings", f"{SM} enable"),
         "fabric check",
         follow(fabric(MANAGER)),
     ),
     "subnet manager that nobody wants": Row(
-        fixed("host/fabric/partitions.py:own_findings", f"{SM} disable"),
+        fixed("host/fabric/decisions.py:own_findings", f"{SM} disable"),
         "fabric check",
         all_of(
             follow(fabric(MANAGER)),
@@ -467,7 +467,7 @@ FABRIC = {
         follow(fabric(MANAGER, STORAGE)),
     ),
     "partitions that opensm has not": Row(
-        fixed("host/fabric/partitions.py:_partitions", WRITE_PARTITIONS),
+        fixed("host/fabric/decisions.py:_partitions", WRITE_PARTITIONS),
         "fabric check",
         all_of(opensm_runs, follow(fabric(STORAGE))),
     ),
