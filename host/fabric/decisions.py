@@ -485,7 +485,6 @@ def step_of(
         after=f"{number} partition{'' if number == 1 else 's'}",
         effect=LIVE,
         reason=f"the policy describes the partitions of the fabric; {path} differs",
-        source="opensm(8), PARTITION CONFIGURATION",
         undo="the earlier text is written again",
         changes=(Change(OPENSM_FILE, path, before, after),),
     )
