@@ -37,12 +37,7 @@ from ovirt_rdma.host.daemon.loop import (
     tell_systemd,
 )
 from ovirt_rdma.host.daemon.partitions import FollowPartitions
-from ovirt_rdma.host.daemon.tasks import (
-    BlockLogins,
-    Capabilities,
-    Recheck,
-    log_in_at_boot,
-)
+from ovirt_rdma.host.daemon.tasks import BlockLogins, Capabilities, log_in_at_boot
 from ovirt_rdma.host.enablement.state import Advice, marker_mode
 from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.paths import DAEMON_UNIT
@@ -82,7 +77,6 @@ def tasks(root: str, output: Output) -> list[Task]:
         FollowPartitions(root, RunReport(output), runs.TOOLS),
         BlockLogins(root),
         MovePaths(root),
-        Recheck(root, runs.TOOLS),
     ]
 
 

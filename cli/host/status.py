@@ -27,7 +27,6 @@ from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.run import ChangeStatus, change_status
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import NOT_RUNNING, START, read_daemon
-from ovirt_rdma.host.daemon.tasks import kernel_differences, read_record
 from ovirt_rdma.host.daemon.versions import (
     Loaded,
     Versions,
@@ -47,7 +46,6 @@ from ovirt_rdma.host.enablement.state import (
 from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.facts.model import UNKNOWN
 from ovirt_rdma.host.paths import (
-    DAEMON_UNIT,
     POLICY_JSON,
     POLICY_YAML,
     SYSTEMD_BOOTED,
@@ -119,31 +117,6 @@ def _daemon_advice(root: str) -> Iterator[Advice]:
         yield Advice(problem.one_line, problem.fix)
 
 
-def _kernel_change(
-    root: str, problems: list[str]
-) -> tuple[Optional[dict[str, Any]], Iterable[Advice]]:
-    """Return for the document, and as advice, what the last check by the daemon found
-    to differ from the kernel before; None if nothing does.
-    """
-    try:
-        record = read_record(root)
-    except Problem as problem:
-        problems.append(str(problem))
-        return None, ()
-    kernel = HostReader(root).kernel_release()
-    if record is None or record.before is None or record.now.kernel != kernel:
-        return None, ()
-    before, found = record.before, kernel_differences(record)
-    content = {"kernel": kernel, "before": before.kernel}
-    other = " and another policy" if before.policy != record.now.policy else ""
-    advice = Advice(
-        f"With kernel {kernel}, {count(len(found), 'finding')} changed since kernel "
-        f"{before.kernel}{other}: {'; '.join(map(str, found))}",
-        f"{PROGRAM} check; when it is solved: systemctl reload {DAEMON_UNIT}",
-    )
-    return {**content, "differences": [asdict(one) for one in found]}, (advice,)
-
-
 def change_document(
     changes: ChangeStatus, loaded_digest: Optional[str]
 ) -> Optional[dict[str, Any]]:
@@ -176,7 +149,6 @@ class ShowStatus(HostVerb):
         holder = holder_of(root)
         policy = _in_force(root)
         degraded, unknown, problems = _degraded(root, policy)
-        kernel, kernel_advice = _kernel_change(root, problems)
         health = read_state(root, problems)
         paths = read_paths(root, problems)
         said = {one.sentence for one in advice}
@@ -190,7 +162,6 @@ class ShowStatus(HostVerb):
             listed = [_document(review) for review in degraded]
             content["degraded"] = None if unknown else listed
             content["changes"] = change_document(changes, digest)
-            content["kernel_change"] = kernel
             content["health"] = health and plain(health)
             content["paths"] = paths and plain(paths)
             content["at_work"] = holder and asdict(holder)
@@ -222,7 +193,6 @@ class ShowStatus(HostVerb):
             output.fix(review.fix)
         _print(change_advice(changes, holder is not None), output)
         _print(advice, output)
-        _print(kernel_advice, output)
         return exit_code
 
 

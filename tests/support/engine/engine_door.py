@@ -234,7 +234,6 @@ def status_document(host: SimHost) -> dict[str, Any]:
         "health": None,
         "paths": None,
         "changes": json.loads(json.dumps(change_document(ChangeStatus(), digest))),
-        "kernel_change": None,
         "at_work": None,
         "problems": [],
     }
