@@ -45,7 +45,7 @@ class Stored:
 
 ROWS = (
     Stored("facts", model.FACTS, model.load),
-    Stored("a saved plan", plan.PLAN, plan.load),
+    Stored("a saved plan", plan.PLAN, lambda path: plan.load(str(path))),
     Stored(
         "journal.json",
         journal.DOCUMENT,

@@ -52,7 +52,7 @@ from ovirt_rdma.host.changes.kinds.kind import (
 )
 from ovirt_rdma.host.changes.kinds.netdev import MTU_FILE
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of_act
-from ovirt_rdma.host.changes.plan import Plan, differences, link_in_use
+from ovirt_rdma.host.changes.plan import SavedPlan, differences, link_in_use
 from ovirt_rdma.host.changes.undo import Undo, UndoChange
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem, Refused, Sentence, UsageProblem
@@ -75,9 +75,9 @@ class Decided:
     policy: StoredPolicy
     decision: Decision
 
-    def hold_against(self, plan: Plan, path: str) -> None:
-        """Raise Refused, with each difference on a line, if ``plan``, which was saved
-        in ``path``, differs from what would be done now.
+    def hold_against(self, plan: SavedPlan) -> None:
+        """Raise Refused, with each difference on a line, if ``plan`` differs from what
+        would be done now.
         """
         reasons = differences(
             plan, self.facts.hostname, self.policy.digest, self.decision.applicable
@@ -86,7 +86,8 @@ class Decided:
             raise Refused(
                 "plan-outdated",
                 "the plan is outdated",
-                f"review a new plan: ovirt-rdma-host plan --out {shlex.quote(path)}",
+                "review a new plan: ovirt-rdma-host plan --out "
+                f"{shlex.quote(plan.path)}",
                 reasons=reasons,
             )
 

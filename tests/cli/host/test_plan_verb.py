@@ -164,12 +164,11 @@ def test_document_is_the_saved_plan(sampled):
         "SAMPLE-TSO-01/ib0",
         "SAMPLE-OPTION-01/mlx4_core",
     ]
-    assert plans.load(file).steps == (
-        sample_rules.MODE,
-        sample_rules.REFUSED,
-        sample_rules.TSO,
-        sample_rules.OPTION,
-    )
+    assert list(plans.load(str(file)).steps) == [
+        "SAMPLE-MODE-01/ib0",
+        "SAMPLE-TSO-01/ib0",
+        "SAMPLE-OPTION-01/mlx4_core",
+    ]
 
 
 def test_a_saved_plan_is_said_and_may_be_saved_again(sampled):

@@ -4,7 +4,6 @@ everything that the kinds of the product go through.
 """
 
 import ast
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -28,12 +27,8 @@ from ovirt_rdma.host.changes.kinds.kind import (
     Reading,
 )
 from ovirt_rdma.host.changes.plan import (
-    Plan,
-    PlannedBy,
     diff,
-    from_json_dict,
     gate,
-    to_json_dict,
 )
 from ovirt_rdma.host.changes.run import change_status
 from ovirt_rdma.host.rules.base import LIVE, Change, Step
@@ -112,9 +107,6 @@ def applied(host, told=None, **parts):
 
 
 def test_it_is_planned_applied_verified_and_reverted(host):
-    plan = Plan("hv1", "5.14.0", "now", PlannedBy("policy", "sha256:0"), (STEP,))
-    data = json.loads(json.dumps(to_json_dict(plan)))
-    assert from_json_dict(data, "plan") == plan
     assert list(diff(STEP.changes)) == [
         f"--- sysctl {SLOTS}",
         f"+++ sysctl {SLOTS}",
