@@ -172,11 +172,6 @@ _VERBS: Table = (
     ("daemon", "the daemon that watches this host", _DAEMON),
     ("bench", "measure RDMA against TCP, and name the limit", "host.bench.Bench"),
     ("metrics", "print or write metrics for Prometheus", "host.daemon.ShowMetrics"),
-    (
-        "version",
-        "show what is installed, and what vdsmd and the daemon run",
-        "host.status.ShowVersion",
-    ),
 )
 _HIDDEN: Table = (("unit", "for systemd units", _UNIT),)
 

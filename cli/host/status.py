@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Run ``status``, which shows what is enabled, running, loaded, changed and degraded;
-``version``; and ``enable`` and ``disable``.
+and ``enable`` and ``disable``.
 
 In ``status`` each is read and shown separately: one that is unknown does not hide the
 others.
@@ -8,10 +8,9 @@ others.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -28,7 +27,6 @@ from ovirt_rdma.host.changes.run import ChangeStatus, change_status
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import NOT_RUNNING, START, read_daemon
 from ovirt_rdma.host.daemon.versions import (
-    Loaded,
     Versions,
     read_versions,
     version_advice,
@@ -46,16 +44,13 @@ from ovirt_rdma.host.enablement.state import (
 from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.facts.model import UNKNOWN
 from ovirt_rdma.host.paths import (
-    POLICY_JSON,
     POLICY_YAML,
     SYSTEMD_BOOTED,
-    VDSMD_UNIT,
     under,
 )
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import read_drop_ins
 from ovirt_rdma.host.policy.model import Policy
-from ovirt_rdma.host.policy.store import in_force
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.lock import holder_of
 from ovirt_rdma.storage.health.state import OK, WORST_FIRST, HealthState, read_state
@@ -141,22 +136,22 @@ class ShowStatus(HostVerb):
         output, root = context.output, context.root
         report = read_status(root)
         unread: list[str] = []
-        versions = read_versions(root, unread)
+        versions = read_versions(root, unread, report.policy.stored)
         advice = (*report.advice, *_daemon_advice(root), *version_advice(versions))
-        report = dataclasses.replace(report, advice=advice)
+        report = replace(report, advice=advice)
         changes = change_status(runs.host_effects(root), Journal(root))
-        digest = report.policy.digest
+        stored, problem = report.policy.stored, report.policy.problem
+        digest = stored.digest if stored else None
         holder = holder_of(root)
-        policy = _in_force(root)
+        policy = stored.policy if stored else None if problem else Policy()
         degraded, unknown, problems = _degraded(root, policy)
         health = read_state(root, problems)
         paths = read_paths(root, problems)
         said = {one.sentence for one in advice}
         problems += [sentence for sentence in unread if sentence not in said]
-        usable = report.policy.problem is None
-        exit_code = ExitCode.DONE if usable else ExitCode.CHECKS_FAILED
+        exit_code = ExitCode.CHECKS_FAILED if problem else ExitCode.DONE
         if not output.for_people:
-            content = {"version": __version__, **asdict(report)}
+            content = {"version": __version__, **report.document()}
             content["versions"] = plain(versions)
             content["policy"]["drop_ins"] = _drop_ins(root, problems)
             listed = [_document(review) for review in degraded]
@@ -175,7 +170,7 @@ class ShowStatus(HostVerb):
         servers = sorted(paths.servers if paths else (), key=lambda one: one.is_whole)
         output.fields(
             [
-                *_status_lines(report, versions, policy or Policy()),
+                *_status_lines(report, versions),
                 *_change_lines(changes, digest, holder is not None),
                 *([("locked by", str(holder))] if holder else []),
                 ("degraded", f"unknown: {unknown}" if unknown else shown),
@@ -218,14 +213,6 @@ def _paths_shown(server: ServerPaths) -> str:
     return f"{server.server}: {server.shown}" + (f" ({', '.join(bad)})" if bad else "")
 
 
-def _in_force(root: str) -> Optional[Policy]:
-    """Return the loaded policy; None if the stored one cannot be used."""
-    current = in_force(under(root, POLICY_JSON))
-    if current.stored is None:
-        return None if current.problem else Policy()
-    return current.stored.policy
-
-
 def _degraded(
     root: str, policy: Optional[Policy]
 ) -> tuple[list[MountReview], str, list[str]]:
@@ -266,36 +253,31 @@ def _document(review: MountReview) -> dict[str, Optional[str]]:
     }
 
 
-def _status_lines(
-    report: Status, versions: Versions, policy: Policy
-) -> list[tuple[str, str]]:
-    files = asdict(report.package)
-    missing = [name for name, present in files.items() if not present]
-    if not missing:
-        package = f"complete, version {versions.add_on or UNKNOWN}"
-    elif len(missing) == len(files):
+def _status_lines(report: Status, versions: Versions) -> list[tuple[str, str]]:
+    state, process = report.state, report.state.process
+    package = f"complete, version {versions.add_on or UNKNOWN}"
+    if not (state.launcher or state.dropin):
         package = "not installed"
-    else:
-        package = f"incomplete, missing: {', '.join(missing)}"
+    elif not (state.launcher and state.dropin):
+        package = f"incomplete, missing: {'dropin' if state.launcher else 'launcher'}"
     running = "vdsmd is not running"
-    if report.running:
-        by = "the launcher" if report.running.program == BY_LAUNCHER else "stock vdsmd"
-        running = f"{by} (process {report.running.pid})"
-        if report.running.program == BY_LAUNCHER:
-            running += f", version {report.running.version or UNKNOWN}"
+    if process:
+        by = "the launcher" if process.program == BY_LAUNCHER else "stock vdsmd"
+        running = f"{by} (process {process.pid})"
+        if process.program == BY_LAUNCHER:
+            running += f", version {process.version or UNKNOWN}"
     loaded = "none loaded"
-    if report.policy.loaded:
-        loaded = (
-            f"{policy_counts(policy)} from {report.policy.source}, "
-            f"loaded {report.policy.loaded_at}"
-        )
-    if report.policy.problem is not None:
-        copy = f"; its copy is used: {loaded}" if report.policy.loaded else ""
-        loaded = f"{report.policy.problem}{copy}"
+    stored, problem = report.policy.stored, report.policy.problem
+    if stored:
+        shown = policy_counts(stored.policy)
+        loaded = f"{shown} from {stored.source}, loaded {stored.loaded_at}"
+    if problem:
+        copy = f"; its copy is used: {loaded}" if stored else ""
+        loaded = f"{problem}{copy}"
     return [
         (
             "enabled",
-            f"yes, mode {report.enabled.mode}" if report.enabled.mode else "no",
+            f"yes, mode {report.mode}" if report.mode else "no",
         ),
         ("package", package),
         ("running", running),
@@ -397,62 +379,3 @@ def _report(verb: str, state: str, result: EnablementResult, output: Output) -> 
         output.fix("systemctl restart vdsmd (running VMs and mounts stay)")
     _print(result.advice, output)
     return 0
-
-
-# Of sha256:..., enough to tell policies apart; as `hosts check` shows them.
-_DIGEST = len("sha256:") + 8
-
-
-def loaded_text(loaded: Optional[Loaded]) -> str:
-    """Return what a service runs, for people: ``0.2.0 (process 700, since ...)``."""
-    if loaded is None:
-        return "not running"
-    process = [f"process {loaded.pid}"] if loaded.pid is not None else []
-    process += [f"since {when(loaded.since)}"] if loaded.since is not None else []
-    return f"{loaded} ({', '.join(process)})" if process else str(loaded)
-
-
-def _policy_text(versions: Versions, root: str) -> str:
-    if versions.policy is None:
-        problem = in_force(under(root, POLICY_JSON)).problem
-        return f"none in force: {problem.one_line}" if problem else "none is loaded"
-    digits = versions.policy[:_DIGEST]
-    return f"{digits}, loaded {when_iso(versions.policy_loaded_at or '')}"
-
-
-class ShowVersion(HostVerb):
-    """Show the versions of this host."""
-
-    codes = "0 printed"
-    examples = ("", "-o json")
-    more = (
-        "A process keeps what it has loaded when the package is updated: what\n"
-        "vdsmd and the daemon have loaded is shown beside what is installed."
-    )
-
-    def run(self, context: Context) -> int:
-        output = context.output
-        problems: list[str] = []
-        versions = read_versions(context.root, problems)
-        if not output.for_people:
-            output.document("version", {**plain(versions), "problems": problems})
-            return 0
-        for sentence in problems:
-            output.message(f"note: {sentence}")
-        output.fields(
-            [
-                ("ovirt-rdma-host", versions.add_on or UNKNOWN),
-                *((unit, loaded_text(loaded)) for unit, loaded in versions.services),
-                ("policy", _policy_text(versions, context.root)),
-                ("VDSM", versions.vdsm or "not found"),
-                ("kernel", versions.kernel or UNKNOWN),
-                ("Python", versions.python),
-            ]
-        )
-        advices = tuple(version_advice(versions))
-        _print(advices, output)
-        said = any(VDSMD_UNIT in advice.sentence for advice in advices)
-        if versions.vdsmd and versions.vdsmd.restart_needed and not said:
-            # It is not the vdsmd of the mode that is enabled.
-            output.next("ovirt-rdma-host status")
-        return 0

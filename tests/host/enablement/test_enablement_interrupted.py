@@ -68,7 +68,7 @@ def check_between(host: Host) -> None:
     marked = state.marker == OURS
     linked = state.link == OURS
     assert len(advice) == (marked != linked)
-    assert (status.enabled.mode is not None) == (marked and linked)
+    assert (status.mode is not None) == (marked and linked)
 
 
 @pytest.fixture
