@@ -217,8 +217,8 @@ def _smaller(now: Optional[str], planned: Optional[str]) -> Optional[str]:
 def _check(kind: Kind, value: Optional[str]) -> None:
     if kind.still_holds(value):
         return
-    was = kind.value_text(kind.change.before, "another text")
-    now = kind.value_text(value, "this one")
+    was = kind.value_text(kind.change.before)
+    now = kind.value_text(value)
     raise Refused(
         "value-changed-since-plan",
         f"{kind.describe()} has changed since the plan was made: it was {was}, and is "
@@ -295,7 +295,7 @@ class _Run:
                 raise _Stopped(f"{step.id} could not be verified: {reading.problem}")
             kind = kind_of(change, act.uuid)
             if not kind.accepts(reading.value):
-                wanted = kind.value_text(change.after, "our text")
+                wanted = kind.value_text(change.after)
                 raise _Stopped(
                     f"{step.id} was not accepted: {kind.describe()} was set to "
                     f"{wanted}, and is {kind.value_text(reading.value)}"

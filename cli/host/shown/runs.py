@@ -46,7 +46,7 @@ def describe_changes(applied: AtomicChange, *, back: bool = False) -> Iterator[s
             continue
         pair = (after, change.before) if back else (change.before, after)
         kind = kind_of(change)
-        yield f"{kind.describe()}: {' -> '.join(map(kind.summary, pair))}"
+        yield f"{kind.describe()}: {' -> '.join(map(kind.value_text, pair))}"
 
 
 DONE = "done"

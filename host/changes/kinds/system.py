@@ -71,9 +71,9 @@ class File(Kind):
         data = value.encode("utf-8", "surrogateescape")
         return data.decode("utf-8", "backslashreplace").rstrip("\n")
 
-    def summary(self, value: Optional[str]) -> str:
+    def value_text(self, value: Optional[str]) -> str:
         if value is None:
-            return super().summary(value)
+            return super().value_text(value)
         lines = value.count("\n") + bool(value and not value.endswith("\n"))
         return f"a file of {lines} line{'' if lines == 1 else 's'}"
 

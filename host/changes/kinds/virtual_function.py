@@ -114,10 +114,6 @@ class _OfVfs(Kind):
         numbers = ", ".join(map(str, self._numbers))
         return f"{self.change.name} of the VFs {numbers} of {self.change.target}"
 
-    @property
-    def label(self) -> str:
-        return f"{self.change.name} of VFs"
-
     def normal(self, value: str) -> Optional[str]:
         return value.strip()
 
@@ -273,10 +269,6 @@ class VfNumber(_OfVfs):
 
     def describe(self) -> str:
         return f"number of VFs of {self.change.target}"
-
-    @property
-    def label(self) -> str:
-        return "number of VFs"
 
     def interrupts(self, users: NetdevUsers) -> tuple[str, ...]:
         address = self.change.target
