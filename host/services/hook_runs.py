@@ -174,8 +174,10 @@ def _remaining(
 ) -> list[str]:
     """Return the ids of steps that were not done, and of failures without a step."""
     failed = [f for f in prepared.decision.findings if f.verdict == FAIL]
-    found = [o for o in (*prepared.decision.steps, *failed) if _is_for(o, netdevs)]
-    ids = dict.fromkeys(f"{one.rule}/{one.subject}" for one in found)
+    found: list[Union[Step, Finding]] = [*prepared.decision.steps, *failed]
+    ids = dict.fromkeys(
+        f"{one.rule}/{one.subject}" for one in found if _is_for(one, netdevs)
+    )
     return [one for one in ids if one not in done]
 
 
