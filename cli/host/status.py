@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 from ovirt_rdma.cli.host.arguments import HostVerb, refuse_facts
 from ovirt_rdma.cli.host.main import PROGRAM
@@ -22,6 +22,7 @@ from ovirt_rdma.cli.host.shown.policy import policy_counts
 from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.host import __version__
+from ovirt_rdma.host.changes.boot import boot_settings
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.run import ChangeStatus, change_status
 from ovirt_rdma.host.collect.collector import HostReader
@@ -65,20 +66,22 @@ def _change_lines(
     if changes.problem:
         yield "changes", f"unknown: {changes.problem}"
         return
+    ledger, runs = changes.ledger, changes.runs
     text = "nothing to revert"
-    if changes.held:
-        since = when_iso(changes.since or "")
-        text = f"{count(len(changes.held), 'step')} applied, since {since}"
-        if loaded_digest is not None and changes.policies != (loaded_digest,):
+    if runs:
+        steps = count(len(ledger.applied_steps), "step")
+        text = f"{steps} applied, since {when_iso(runs[0].at)}"
+        if changes.follow(loaded_digest) is False:
             text += ", not all by the policy that is loaded now"
     yield "changes", text
-    if changes.at_boot:
-        yield "at boot", f"{count(changes.at_boot, 'value')} set by our units"
-    if changes.awaiting is not None and changes.confirm_by is not None:
-        until = when(changes.confirm_by)
-        yield "confirm", f"run {changes.awaiting} is rolled back at {until}"
-    if changes.interrupted is not None and not at_work:
-        yield "interrupted", f"run {changes.interrupted}"
+    at_boot = len(boot_settings(ledger))
+    if at_boot:
+        yield "at boot", f"{count(at_boot, 'value')} set by our units"
+    run = ledger.awaiting
+    if run and run.confirm_by is not None:
+        yield "confirm", f"run {run.number} is rolled back at {when(run.confirm_by)}"
+    if ledger.interrupted and not at_work:
+        yield "interrupted", f"run {ledger.interrupted.number}"
 
 
 def change_advice(changes: ChangeStatus, at_work: bool) -> Iterator[Advice]:
@@ -87,14 +90,15 @@ def change_advice(changes: ChangeStatus, at_work: bool) -> Iterator[Advice]:
     ``at_work``: a run holds the lock, so the run without an end was not interrupted.
     """
     if changes.problem:
-        yield Advice("The changes that can be reverted are unknown", changes.fix)
-    if changes.awaiting is not None:
         yield Advice(
-            f"Run {changes.awaiting} awaits confirmation", f"{PROGRAM} confirm"
+            "The changes that can be reverted are unknown", changes.problem.fix
         )
-    if changes.interrupted is not None and not at_work:
+    awaiting, interrupted = changes.ledger.awaiting, changes.ledger.interrupted
+    if awaiting:
+        yield Advice(f"Run {awaiting.number} awaits confirmation", f"{PROGRAM} confirm")
+    if interrupted and not at_work:
         yield Advice(
-            f"Run {changes.interrupted} was interrupted",
+            f"Run {interrupted.number} was interrupted",
             f"{PROGRAM} apply or {PROGRAM} revert: each rolls it back first",
         )
     for sentence in changes.kept:
@@ -110,20 +114,6 @@ def _daemon_advice(root: str) -> Iterator[Advice]:
             yield Advice(NOT_RUNNING, START)
     except Problem as problem:
         yield Advice(problem.one_line, problem.fix)
-
-
-def change_document(
-    changes: ChangeStatus, loaded_digest: Optional[str]
-) -> Optional[dict[str, Any]]:
-    """Return the changes for a document; None if they are unknown."""
-    if changes.problem:
-        return None
-    content = asdict(changes)
-    del content["problem"], content["fix"]
-    content["by_loaded_policy"] = (
-        changes.policies == (loaded_digest,) if changes.held and loaded_digest else None
-    )
-    return content
 
 
 class ShowStatus(HostVerb):
@@ -156,11 +146,11 @@ class ShowStatus(HostVerb):
             content["policy"]["drop_ins"] = _drop_ins(root, problems)
             listed = [_document(review) for review in degraded]
             content["degraded"] = None if unknown else listed
-            content["changes"] = change_document(changes, digest)
+            content["changes"] = changes.document(digest)
             content["health"] = health and plain(health)
             content["paths"] = paths and plain(paths)
             content["at_work"] = holder and asdict(holder)
-            problems += [changes.problem] if changes.problem else []
+            problems += [str(changes.problem)] if changes.problem else []
             content["problems"] = problems
             output.document("status", content)
             return exit_code
@@ -361,7 +351,7 @@ def _report(verb: str, state: str, result: EnablementResult, output: Output) -> 
         output.document(
             verb,
             {
-                "changed": result.changed,
+                "changed": bool(result.steps),
                 "restart_needed": result.restart_needed,
                 "advice": [asdict(advice) for advice in result.advice],
                 "steps": [asdict(step) for step in result.steps],
@@ -370,7 +360,7 @@ def _report(verb: str, state: str, result: EnablementResult, output: Output) -> 
         return 0
     for step in result.steps:
         output.line(f"done: {step.sentence}")
-    if result.changed:
+    if result.steps:
         output.line(f"Now {state}.")
     else:
         output.line(f"Nothing to do: already {state}.")

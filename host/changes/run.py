@@ -627,30 +627,45 @@ class HostRun:
 
 @dataclass(frozen=True)
 class ChangeStatus:
-    """The applied changes and open runs of a host.
-
-    The ids of the steps with applied changes come first. ``since`` is when the oldest
-    of them was done (ISO 8601, UTC), and ``policies`` are the digests of the policies
-    that they followed. ``interrupted`` is the number of the interrupted run,
-    ``awaiting`` of the one that awaits confirmation until ``confirm_by`` (seconds since
-    1970 UTC).
-
-    ``kept`` has a sentence for each value that somebody has changed since, so that
-    revert would leave it. ``at_boot`` is the number of values that our units set again
-    at each boot. ``problem`` says why the journal cannot be read; then the rest is
-    empty.
+    """The content of the journal; ``problem`` says why it cannot be read. ``kept`` has
+    a sentence for each value that somebody has changed since, so that revert would
+    leave it.
     """
 
-    held: tuple[str, ...] = ()
-    since: Optional[str] = None
-    policies: tuple[str, ...] = ()
-    interrupted: Optional[int] = None
-    awaiting: Optional[int] = None
-    confirm_by: Optional[int] = None
-    kept: tuple[str, ...] = ()
-    at_boot: int = 0
-    problem: str = ""
-    fix: str = ""
+    ledger: Ledger
+    kept: tuple[Sentence, ...] = ()
+    problem: Optional[JournalProblem] = None
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs with changes that are applied, the oldest first."""
+        return [run for run in self.ledger.runs if run.applied]
+
+    def follow(self, policy: Optional[str]) -> Optional[bool]:
+        """Whether all changes that are applied follow the policy with this digest; None
+        if there is neither or no policy.
+        """
+        if policy is None or not self.runs:
+            return None
+        return all(run.policy == policy for run in self.runs)
+
+    def document(self, policy: Optional[str]) -> Optional[dict[str, object]]:
+        """Return it for ``-o json``, with the digest of the loaded ``policy``."""
+        if self.problem:
+            return None
+        runs, interrupted = self.runs, self.ledger.interrupted
+        awaiting = self.ledger.awaiting
+        return {
+            "held": self.ledger.applied_steps,
+            "since": runs[0].at if runs else None,
+            "policies": list(dict.fromkeys(run.policy for run in runs)),
+            "interrupted": interrupted.number if interrupted else None,
+            "awaiting": awaiting.number if awaiting else None,
+            "confirm_by": awaiting.confirm_by if awaiting else None,
+            "kept": self.kept,
+            "at_boot": len(boot_settings(self.ledger)),
+            "by_loaded_policy": self.follow(policy),
+        }
 
 
 def change_status(host: HostEffects, journal: Journal) -> ChangeStatus:
@@ -658,21 +673,10 @@ def change_status(host: HostEffects, journal: Journal) -> ChangeStatus:
     try:
         ledger = journal.ledger()
     except JournalProblem as problem:
-        return ChangeStatus(problem=str(problem), fix=problem.fix)
-    runs = [run for run in ledger.runs if run.applied]
-    interrupted, awaiting = ledger.interrupted, ledger.awaiting
+        return ChangeStatus(Ledger(), problem=problem)
     kept: tuple[Sentence, ...] = ()
     # In the middle of a run a value may be neither ours nor somebody else's; the next
     # run recovers.
-    if runs and not interrupted:
+    if ledger.applied and not ledger.interrupted:
         kept = Undo(host, ledger, Run(ledger.next_run, REVERT, "")).whys
-    return ChangeStatus(
-        held=ledger.applied_steps,
-        since=runs[0].at if runs else None,
-        policies=tuple(dict.fromkeys(run.policy for run in runs)),
-        interrupted=interrupted.number if interrupted else None,
-        awaiting=awaiting.number if awaiting else None,
-        confirm_by=awaiting.confirm_by if awaiting else None,
-        kept=kept,
-        at_boot=len(boot_settings(ledger)),
-    )
+    return ChangeStatus(ledger, kept)

@@ -234,11 +234,6 @@ class EnablementResult:
     restart_needed: bool
     advice: tuple[Advice, ...] = ()
 
-    @property
-    def changed(self) -> bool:
-        """Whether a step was carried out."""
-        return bool(self.steps)
-
 
 def enable(
     root: Union[str, Path] = "/",
@@ -287,12 +282,7 @@ def disable(
 
 
 def _state(root: Path, run: Optional[Runner]) -> EnablementState:
-    try:
-        state = read_state(root)
-    except OSError as error:
-        raise Problem(
-            "enablement-unreadable", f"{error.filename}: {error.strerror}"
-        ) from error
+    state = read_state(root)
     own_systemd = root == Path("/") and state.systemd
     return replace(state, systemd=own_systemd or run is not None)
 

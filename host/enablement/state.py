@@ -133,7 +133,18 @@ _MARKERS = {marker_text(mode).encode(): mode for mode in MODES}
 
 
 def read_state(root: Path) -> EnablementState:
-    """Read the state below ``root``. Raises OSError if a place is unreadable."""
+    """Read the state below ``root``. Raises Problem if a folder of the system cannot be
+    read.
+    """
+    try:
+        return _read_state(root)
+    except OSError as error:
+        raise Problem(
+            "enablement-unreadable", f"{error.filename}: {error.strerror}"
+        ) from error
+
+
+def _read_state(root: Path) -> EnablementState:
     marker, mode = _one_of(_MARKERS, under(root, ENABLED))
     note, _ = _one_of({NOTE.encode(): ""}, under(root, FOLDER_NOTE))
     folder = under(root, DROPIN_DIRECTORY)
@@ -438,18 +449,9 @@ class Status:
 
 
 def read_status(root: Union[str, Path] = "/") -> Status:
-    """Read the status of the host below ``root``. Changes nothing.
-
-    Raises Problem if a folder of the system cannot be read.
-    """
+    """Read the status of the host below ``root``. Raises as :func:`read_state`."""
     root = Path(root)
-    try:
-        state = read_state(root)
-    except OSError as error:
-        raise Problem(
-            "enablement-unreadable", f"{error.filename}: {error.strerror}"
-        ) from error
-    path = under(root, POLICY_JSON)
+    state, path = read_state(root), under(root, POLICY_JSON)
     policy = store.in_force(path)
     load, fix, unlike = _load_from(policy.stored, root), "", None
     if policy.problem:

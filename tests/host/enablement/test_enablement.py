@@ -87,7 +87,7 @@ class TestEnable:
         host.enable()
         before = host.tree()
         host.commands.clear()
-        assert not host.enable().changed
+        assert not host.enable().steps
         assert host.tree() == before
         assert host.commands == []
 
@@ -169,16 +169,16 @@ class TestRefusals:
     )
     def test_other_drop_ins_do_no_harm(self, host, name, text):
         host.write(f"{DROPIN_DIRECTORY}/{name}", text)
-        assert host.enable().changed
+        assert host.enable().steps
 
     def test_a_drop_in_that_an_admin_has_masked_does_no_harm(self, host):
         host.write(OTHER_DROPIN, "[Service]\nExecStart=/x\n")
         host.link(f"{DROPIN_DIRECTORY}/{Path(OTHER_DROPIN).name}", "/dev/null")
-        assert host.enable().changed
+        assert host.enable().steps
 
     def test_a_drop_in_of_a_package_that_is_gone_does_no_harm(self, host):
         host.link(f"{DROPIN_DIRECTORY}/gone.conf", "/nowhere")
-        assert host.enable().changed
+        assert host.enable().steps
 
 
 class TestDisable:
@@ -201,13 +201,13 @@ class TestDisable:
         host.enable()
         host.disable()
         host.commands.clear()
-        assert not host.disable().changed
+        assert not host.disable().steps
         assert host.commands == []
 
     def test_on_a_host_that_never_was_enabled_nothing_happens(self, host):
         under(host.root, DROPIN_DIRECTORY).mkdir()
         before = host.tree()
-        assert not host.disable().changed
+        assert not host.disable().steps
         assert host.tree() == before
 
     @pytest.mark.parametrize("there", [True, False])
@@ -324,7 +324,7 @@ class TestRestart:
         assert host.commands == [RELOAD, RESTART]
         assert not result.restart_needed
         host.process(700, *OURS)
-        assert not host.enable(restart_vdsmd=True).changed
+        assert not host.enable(restart_vdsmd=True).steps
         assert ids(host.disable(restart_vdsmd=True))[-1] == "restart-vdsmd"
 
     def test_a_stopped_vdsmd_is_not_started(self, host):
@@ -352,7 +352,7 @@ class TestModeHost:
 
     def test_it_needs_no_launcher(self, host):
         host.remove(LAUNCHER)
-        assert host.enable(mode="host").changed
+        assert host.enable(mode="host").steps
 
     def test_a_foreign_marker_is_left(self, host):
         host.write(ENABLED, "mine\n")
@@ -700,7 +700,7 @@ class TestSELinux:
 
     def test_enable_says_it_and_changes_nothing(self, wrong):
         result = wrong.enable()
-        assert (result.changed, wrong.commands) == (False, [])
+        assert (result.steps, wrong.commands) == ((), [])
         assert result.advice == self.advice(wrong)
 
 
@@ -720,7 +720,7 @@ class TestFapolicyd:
         return host
 
     def test_what_is_trusted_is_enabled(self, fapolicyd):
-        assert fapolicyd.enable().changed
+        assert fapolicyd.enable().steps
 
     @pytest.mark.parametrize(
         "mode, path", [("vdsmd", LAUNCHER), ("vdsmd", HOOK), ("host", HOOK)]
@@ -754,7 +754,7 @@ class TestFapolicyd:
         conf = f"permissive = 0\nintegrity = {integrity}\n"
         fapolicyd.write("/etc/fapolicyd/fapolicyd.conf", conf)
         fapolicyd.write(HOOK, "x" * fapolicyd.size)
-        assert fapolicyd.enable("host").changed
+        assert fapolicyd.enable("host").steps
         fapolicyd.disable()
         fapolicyd.write(HOOK, "x" * (fapolicyd.size + 1))
         with problem("fapolicyd-untrusted", f"does not trust {HOOK}: ") as caught:
@@ -764,21 +764,21 @@ class TestFapolicyd:
     def test_mode_host_needs_no_trusted_launcher(self, fapolicyd):
         fapolicyd.trusted.remove(LAUNCHER)
         fapolicyd.trusted.remove(LOADED)
-        assert fapolicyd.enable("host").changed
+        assert fapolicyd.enable("host").steps
 
     def test_disable_needs_no_trust(self, fapolicyd):
         fapolicyd.enable()
         fapolicyd.trusted.clear()
-        assert fapolicyd.disable().changed
+        assert fapolicyd.disable().steps
 
     def test_not_running_permissive_or_mute_is_no_reason(self, fapolicyd):
         fapolicyd.trusted.clear()
         fapolicyd.fapolicyd = "inactive"
-        assert fapolicyd.enable().changed
+        assert fapolicyd.enable().steps
         fapolicyd.disable()
         fapolicyd.fapolicyd = "mute"
-        assert fapolicyd.enable().changed
+        assert fapolicyd.enable().steps
         fapolicyd.disable()
         fapolicyd.fapolicyd = "active"
         fapolicyd.write("/etc/fapolicyd/fapolicyd.conf", "permissive = 1\n")
-        assert fapolicyd.enable().changed
+        assert fapolicyd.enable().steps

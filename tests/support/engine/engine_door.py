@@ -21,7 +21,6 @@ import yaml
 from engine_double import EngineDouble, SimHost, World
 from engine_double.answers import Answer
 
-from ovirt_rdma.cli.host.status import change_document
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     NOT_PREPARED,
     SENTINEL,
@@ -32,6 +31,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostDone, HostReport, Pushed
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host import __version__
+from ovirt_rdma.host.changes.journal import Ledger
 from ovirt_rdma.host.changes.run import ChangeStatus
 from ovirt_rdma.host.enablement.state import (
     BY_LAUNCHER,
@@ -237,7 +237,7 @@ def status_document(host: SimHost) -> dict[str, Any]:
         "degraded": [],
         "health": None,
         "paths": None,
-        "changes": json.loads(json.dumps(change_document(ChangeStatus(), digest))),
+        "changes": json.loads(json.dumps(ChangeStatus(Ledger()).document(digest))),
         "at_work": None,
         "problems": [],
     }

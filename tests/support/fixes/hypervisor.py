@@ -22,7 +22,7 @@ from ovirt_rdma.host.paths import (
     STOCK_VDSMD,
     under,
 )
-from ovirt_rdma.host.services.hook_runs import blocked_by, live_run
+from ovirt_rdma.host.services.hook_runs import blocked_by
 from support.fakes.fake_block import GUID
 from support.fakes.fake_processes import VDSM, run_process
 from support.fixes.rows import (
@@ -106,15 +106,6 @@ def network_with_mode(host: Any) -> None:
     network = {"nic": "ib0", "mtu": 2044, "custom": {"ipoib_mode": "connected"}}
     text = json.dumps(network)
     write("/var/lib/vdsm/staging/netconf/nets/storage", text)(host)
-
-
-def hook(host: Any) -> str:
-    """Run what a hook of VDSM runs; return what it says."""
-    said: list[str] = []
-    live_run(
-        host.root, "hook", said.append, run=host.fake.run, host=host.fake.effects()
-    )
-    return "\n".join(said)
 
 
 def ledger_says(question: Callable[[Any], str]) -> Callable[[Any], str]:
@@ -313,7 +304,7 @@ HYPERVISOR = {
         ),
     ),
     "policy.json damaged, of another file": Row(
-        fixed(f"{STATUS}:_loaded_policy", LOAD),
+        fixed(f"{STATUS}:read_status", LOAD),
         "status",
         all_of(
             write("/p.yaml", POLICY),
@@ -352,11 +343,6 @@ HYPERVISOR = {
         fixed("host/services/package_scripts.py:_left", REVERT),
         "unit erased",
         all_of(follow(POLICY), run("apply")),
-    ),
-    "steps that a hook leaves": Row(
-        fixed("host/services/hook_runs.py:remaining_lines", APPLY),
-        hook,
-        follow(POLICY),
     ),
     "hook, run to be confirmed": Row(
         fixed("host/services/hook_runs.py:blocked_by", CONFIRM),

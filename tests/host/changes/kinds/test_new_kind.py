@@ -119,7 +119,7 @@ def test_it_is_planned_applied_verified_and_reverted(host):
     journal = Journal(host.path)
     (entry,) = journal.ledger().applied
     assert list(describe_changes(entry)) == [f"the kernel setting {SLOTS}: 128 -> 256"]
-    assert change_status(host.effects(), journal).held == (STEP.id,)
+    assert change_status(host.effects(), journal).ledger.applied_steps == (STEP.id,)
     result = revert(host.effects(), journal, host.reader().facts(), Told())
     assert (result.outcome, present(host)) == (DONE, "128")
     assert journal.ledger().applied == ()
