@@ -60,12 +60,7 @@ from ovirt_rdma.storage.metrics.exporter import (
 from ovirt_rdma.storage.paths.mover import MovePaths
 from ovirt_rdma.storage.paths.moving import undo_levers
 
-_TONES = {
-    HANGS: "bad",
-    FAILED: "bad",
-    PROBLEM: "doubtful",
-    OK: "good",
-}
+_TONES = {HANGS: "bad", FAILED: "bad", PROBLEM: "doubtful", OK: "good"}
 
 
 def tasks(root: str, output: Output) -> list[Task]:

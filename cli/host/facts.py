@@ -11,10 +11,7 @@ from typing import Optional
 
 from ovirt_rdma.cli.host.arguments import HostVerb, add_facts
 from ovirt_rdma.cli.host.shown import devices, mounts
-from ovirt_rdma.cli.host.shown.devices import (
-    interfaces,
-    known,
-)
+from ovirt_rdma.cli.host.shown.devices import interfaces, known
 from ovirt_rdma.cli.host.shown.mounts import settings
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Context, Parser

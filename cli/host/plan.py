@@ -51,11 +51,7 @@ from ovirt_rdma.host.changes.journal import (
     iso,
 )
 from ovirt_rdma.host.changes.plan import SavedPlan, diff, gate
-from ovirt_rdma.host.changes.run import (
-    Decided,
-    decide_for,
-    loaded_policy,
-)
+from ovirt_rdma.host.changes.run import Decided, decide_for, loaded_policy
 from ovirt_rdma.host.errors import NOTHING_CHANGED, ExitCode, Problem
 from ovirt_rdma.host.policy.model import digest
 from ovirt_rdma.host.rules.base import (

@@ -27,11 +27,7 @@ from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.run import ChangeStatus, change_status
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import NOT_RUNNING, START, read_daemon
-from ovirt_rdma.host.daemon.versions import (
-    Versions,
-    read_versions,
-    version_advice,
-)
+from ovirt_rdma.host.daemon.versions import Versions, read_versions, version_advice
 from ovirt_rdma.host.enablement import apply
 from ovirt_rdma.host.enablement.apply import EnablementResult
 from ovirt_rdma.host.enablement.state import (
@@ -44,11 +40,7 @@ from ovirt_rdma.host.enablement.state import (
 )
 from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.facts.model import UNKNOWN
-from ovirt_rdma.host.paths import (
-    POLICY_YAML,
-    SYSTEMD_BOOTED,
-    under,
-)
+from ovirt_rdma.host.paths import POLICY_YAML, SYSTEMD_BOOTED, under
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import read_drop_ins
 from ovirt_rdma.host.policy.model import Policy
@@ -265,10 +257,7 @@ def _status_lines(report: Status, versions: Versions) -> list[tuple[str, str]]:
         copy = f"; its copy is used: {loaded}" if stored else ""
         loaded = f"{problem}{copy}"
     return [
-        (
-            "enabled",
-            f"yes, mode {report.mode}" if report.mode else "no",
-        ),
+        ("enabled", f"yes, mode {report.mode}" if report.mode else "no"),
         ("package", package),
         ("running", running),
         ("policy", loaded),

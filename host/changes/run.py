@@ -197,11 +197,7 @@ def _read(host: HostEffects, act: AtomicChange, change: Change) -> Optional[str]
     host.make_readable(change, act.place)
     reading = host.read(change, act.uuid, act.place)
     if reading.problem:
-        raise Refused(
-            "value-unreadable",
-            f"{act.step}: {reading.problem}",
-            _FIX,
-        )
+        raise Refused("value-unreadable", f"{act.step}: {reading.problem}", _FIX)
     return reading.value
 
 

@@ -59,11 +59,7 @@ from ovirt_rdma.host.changes.kinds.kind import (
     Values,
 )
 from ovirt_rdma.host.changes.kinds.netdev import MODE_FILE, MTU_FILE
-from ovirt_rdma.host.changes.kinds.registry import (
-    HostEffects,
-    kind_of,
-    kind_of_act,
-)
+from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of_act
 from ovirt_rdma.host.errors import Refused, Sentence
 from ovirt_rdma.host.facts.infiniband import DATAGRAM, GROUP_MTUS
 from ovirt_rdma.host.paths import NET_CLASS

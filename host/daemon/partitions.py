@@ -17,19 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Union
 
-from ovirt_rdma.host.changes.journal import (
-    DONE,
-    PARTITIONS,
-    Ledger,
-    Listener,
-)
+from ovirt_rdma.host.changes.journal import DONE, PARTITIONS, Ledger, Listener
 from ovirt_rdma.host.changes.kinds.netdev import PkeyChild
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
-from ovirt_rdma.host.changes.run import (
-    Decided,
-    HostRun,
-    decide_for,
-)
+from ovirt_rdma.host.changes.run import Decided, HostRun, decide_for
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import Result, Task, Turn
 from ovirt_rdma.host.errors import Problem, Refused
@@ -280,14 +271,7 @@ class FollowPartitions(Task):
     changes_host = True
     deadline_s = 600.0
     off = "the policy has no partitions: follow"
-    carried = (
-        "_recovered",
-        "_gone",
-        "_tried",
-        "_tries",
-        "_polls_to_skip",
-        "_problems",
-    )
+    carried = ("_recovered", "_gone", "_tried", "_tries", "_polls_to_skip", "_problems")
 
     def __init__(
         self,

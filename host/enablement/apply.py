@@ -250,8 +250,7 @@ def enable(
     """
     if mode not in MODES:
         raise UsageProblem(
-            "mode-unknown",
-            f"there is no mode {mode!r}; allowed: {', '.join(MODES)}",
+            "mode-unknown", f"there is no mode {mode!r}; allowed: {', '.join(MODES)}"
         )
     root = Path(root)
     with one_run(root, by="enable"):

@@ -17,21 +17,10 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, Optional, Union
 
-from ovirt_rdma.host.changes.journal import (
-    DONE,
-    HOOK,
-    Ledger,
-    Listener,
-    RunResult,
-)
+from ovirt_rdma.host.changes.journal import DONE, HOOK, Ledger, Listener, RunResult
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
 from ovirt_rdma.host.changes.plan import gate
-from ovirt_rdma.host.changes.run import (
-    Decided,
-    HostRun,
-    RecoveryIncomplete,
-    decide_for,
-)
+from ovirt_rdma.host.changes.run import Decided, HostRun, RecoveryIncomplete, decide_for
 from ovirt_rdma.host.errors import Refused, Sentence
 from ovirt_rdma.host.facts.devices import OvirtNetwork
 from ovirt_rdma.host.facts.model import Facts
@@ -50,10 +39,7 @@ from ovirt_rdma.host.rules.base import (
 from ovirt_rdma.host.rules.ipoib_mtu import MODE
 from ovirt_rdma.host.rules.ipoib_profile import PROFILES
 from ovirt_rdma.host.rules.registry import decide
-from ovirt_rdma.host.services.network_request import (
-    NO_REFUSAL,
-    WantedMode,
-)
+from ovirt_rdma.host.services.network_request import NO_REFUSAL, WantedMode
 from ovirt_rdma.host.system.commands import Runner, run_command
 from ovirt_rdma.host.system.lock import LockHeld, one_run
 

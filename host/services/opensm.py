@@ -19,10 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Callable, Optional
 
-from ovirt_rdma.host.changes.journal import (
-    DONE,
-    RunResult,
-)
+from ovirt_rdma.host.changes.journal import DONE, RunResult
 from ovirt_rdma.host.changes.kinds.kind import EffectFailed
 from ovirt_rdma.host.changes.run import HostRun
 from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_rdma_devices
@@ -40,11 +37,7 @@ from ovirt_rdma.host.fabric.manager import (
     unit_change,
 )
 from ovirt_rdma.host.fabric.partitions import definitions_of, step_of, unlike
-from ovirt_rdma.host.fabric.partitions_conf import (
-    Definition,
-    PartitionsProblem,
-    parse,
-)
+from ovirt_rdma.host.fabric.partitions_conf import Definition, PartitionsProblem, parse
 from ovirt_rdma.host.fabric.subnet import (
     MASTER,
     STANDBY,

@@ -168,7 +168,5 @@ def as_root(verb: str, root: str) -> None:
     """Raise Problem if this process may not change the host."""
     if root == "/" and os.geteuid() != 0:
         raise Problem(
-            "not-root",
-            f"only root can change this host: {verb}",
-            "run it as root",
+            "not-root", f"only root can change this host: {verb}", "run it as root"
         )

@@ -91,10 +91,7 @@ class HostEffects(Host):
         return kind_of(change).refusal()
 
     def read(
-        self,
-        change: Change,
-        uuid: Optional[str] = None,
-        place: Optional[Place] = None,
+        self, change: Change, uuid: Optional[str] = None, place: Optional[Place] = None
     ) -> Reading:
         """Return the present value of the property that ``change`` sets; never raises.
 

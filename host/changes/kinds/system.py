@@ -32,13 +32,7 @@ from ovirt_rdma.host.paths import (
     OPENSM_UNIT,
     PARTITIONS_FILES,
 )
-from ovirt_rdma.host.rules.base import (
-    FILE,
-    MODULE,
-    OPENSM_FILE,
-    OPENSM_SETTINGS,
-    UNIT,
-)
+from ovirt_rdma.host.rules.base import FILE, MODULE, OPENSM_FILE, OPENSM_SETTINGS, UNIT
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.files import (
     OWN_FILES,

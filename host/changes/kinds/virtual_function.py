@@ -29,12 +29,7 @@ from ovirt_rdma.host.changes.kinds.kind import (
 from ovirt_rdma.host.changes.kinds.netdev import Sysfs
 from ovirt_rdma.host.collect.rdma import PCI_DEVICES
 from ovirt_rdma.host.collect.tools import rows, virtual_functions
-from ovirt_rdma.host.facts.devices import (
-    VFIO,
-    Guid,
-    VirtualFunction,
-    mlx4_function,
-)
+from ovirt_rdma.host.facts.devices import VFIO, Guid, VirtualFunction, mlx4_function
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, SYSFS, VF, Change
