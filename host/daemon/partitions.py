@@ -17,7 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Union
 
-from ovirt_rdma.host.changes.journal import DONE, PARTITIONS, Ledger, Listener
+from ovirt_rdma.host.changes.journal import (
+    DONE,
+    PARTITIONS,
+    Ledger,
+    Listener,
+    Run,
+    open_run,
+)
 from ovirt_rdma.host.changes.kinds.netdev import PkeyChild
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
 from ovirt_rdma.host.changes.run import Decided, HostRun, decide_for
@@ -117,25 +124,9 @@ def made_by(ledger: Ledger, child: Interface) -> Optional[str]:
     return None
 
 
-def open_run(ledger: Ledger) -> str:
-    """Return, as a sentence, which run must end first, or "". Pure.
-
-    An interrupted run of the daemon does not count: it concerns nothing but the new
-    children, and the daemon recovers it.
-    """
-    if ledger.awaiting:
-        return (
-            f"run {ledger.awaiting.number} awaits confirmation; children follow the "
-            "P_Key table again after ovirt-rdma-host confirm, or revert"
-        )
-    run = ledger.interrupted
-    if run and run.by != DAEMON_UNIT:
-        return (
-            f"run {run.number} ({run.by or run.verb}) was interrupted; "
-            "children follow the P_Key table again after ovirt-rdma-host apply, or "
-            "revert"
-        )
-    return ""
+def is_own(run: Run) -> bool:
+    """Whether ``run`` is of the daemon: it concerns nothing but new children. Pure."""
+    return run.by == DAEMON_UNIT
 
 
 @dataclass(frozen=True)
@@ -175,7 +166,7 @@ class ChildrenRun(HostRun):
         """
         with one_run(self.root, by=DAEMON_UNIT):
             ledger = self.journal.ledger()
-            if ledger.interrupted and not open_run(ledger):
+            if ledger.interrupted and not open_run(ledger, is_own):
                 self.recover()
 
     def bring(self, seen: Difference) -> Outcome:
@@ -188,7 +179,7 @@ class ChildrenRun(HostRun):
         """
         self.facts()  # before the lock is taken: they are certainly needed
         with one_run(self.root, by=DAEMON_UNIT):
-            waits = open_run(self.journal.ledger())
+            waits = open_run(self.journal.ledger(), is_own)
             if waits:
                 return Outcome((waits,), waits=True)
             self.recover()

@@ -17,7 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, Optional, Union
 
-from ovirt_rdma.host.changes.journal import DONE, HOOK, Ledger, Listener, RunResult
+from ovirt_rdma.host.changes.journal import (
+    DONE,
+    HOOK,
+    Listener,
+    Run,
+    RunResult,
+    open_run,
+)
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
 from ovirt_rdma.host.changes.plan import gate
 from ovirt_rdma.host.changes.run import Decided, HostRun, RecoveryIncomplete, decide_for
@@ -93,26 +100,15 @@ class HookRun(HostRun):
         links that are in use by now, so a hook rolls back live steps only. Raises
         Refused for an open run that must be left to the operator.
         """
-        blocked = blocked_by(self.journal.ledger())
+        blocked = open_run(self.journal.ledger(), is_live)
         if blocked:
             raise Refused("run-open", blocked)
         return super().recover(even_in_use=even_in_use)
 
 
-def blocked_by(ledger: Ledger) -> str:
-    """Return, as a sentence, the open run that a hook must leave to the operator, or
-    "". Pure.
-    """
-    if ledger.awaiting:
-        number = ledger.awaiting.number
-        return f"run {number} awaits confirmation (ovirt-rdma-host confirm, or revert)"
-    run = ledger.interrupted
-    if run and any(act.effect != LIVE for act in run.applied):
-        return (
-            f"run {run.number} ({run.by}) was interrupted, and its rollback may "
-            "take a link down (roll it back with ovirt-rdma-host apply, or revert)"
-        )
-    return ""
+def is_live(run: Run) -> bool:
+    """Whether the rollback of ``run`` takes no link down. Pure."""
+    return all(act.effect == LIVE for act in run.applied)
 
 
 def live_run(

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from ovirt_rdma.cli.host.shown import runs
-from ovirt_rdma.host.changes.journal import Journal
-from ovirt_rdma.host.daemon.partitions import open_run
+from ovirt_rdma.host.changes.journal import Journal, open_run
 from ovirt_rdma.host.paths import (
     DROPIN_LINK,
     LAUNCHER,
@@ -22,7 +21,7 @@ from ovirt_rdma.host.paths import (
     STOCK_VDSMD,
     under,
 )
-from ovirt_rdma.host.services.hook_runs import blocked_by
+from ovirt_rdma.host.services.hook_runs import is_live
 from support.fakes.fake_block import GUID
 from support.fakes.fake_processes import VDSM, run_process
 from support.fixes.rows import (
@@ -344,24 +343,14 @@ HYPERVISOR = {
         "unit erased",
         all_of(follow(POLICY), run("apply")),
     ),
-    "hook, run to be confirmed": Row(
-        fixed("host/services/hook_runs.py:blocked_by", CONFIRM),
-        ledger_says(blocked_by),
+    "hook and daemon, run to be confirmed": Row(
+        fixed("host/changes/journal.py:open_run", CONFIRM),
+        ledger_says(lambda ledger: open_run(ledger, is_live)),
         all_of(follow(POLICY), run("apply --confirm-timeout 60")),
     ),
-    "hook, interrupted run": Row(
-        fixed("host/services/hook_runs.py:blocked_by", APPLY),
-        ledger_says(blocked_by),
-        all_of(follow(POLICY), killed_apply),
-    ),
-    "children, run to be confirmed": Row(
-        fixed("host/daemon/partitions.py:open_run", CONFIRM),
-        ledger_says(open_run),
-        all_of(follow(POLICY), run("apply --confirm-timeout 60")),
-    ),
-    "children, interrupted run": Row(
-        fixed("host/daemon/partitions.py:open_run", APPLY),
-        ledger_says(open_run),
+    "hook and daemon, interrupted run": Row(
+        fixed("host/changes/journal.py:open_run", APPLY),
+        ledger_says(lambda ledger: open_run(ledger, is_live)),
         all_of(follow(POLICY), killed_apply),
     ),
 }
