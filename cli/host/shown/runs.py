@@ -161,7 +161,7 @@ class ThisHost(HostRun):
 
     def timer(self, run: int) -> ConfirmationTimer:
         """Return the timer that rolls back the run with this number."""
-        return ConfirmationTimer(run, self.root, TOOLS)
+        return ConfirmationTimer(run, self.effects)
 
 
 def as_root(verb: str, root: str) -> None:
