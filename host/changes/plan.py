@@ -9,16 +9,13 @@ an MTU or offload that was decided for the mode that it would have set.
 
 A plan is printed by ``plan -o json`` and saved by ``plan --out``. Each change has the
 value that it replaces (``before``). A saved plan is never carried out: it is compared
-with what would be done now. The changes of a step can be shown as a
-unified diff: files in diff(1)'s own form; settings, which have no lines, in a similar
-form: the netdev, profile, module or unit, and the values before and after.
+with what would be done now. The changes of a step can be shown line by line.
 """
 
 from __future__ import annotations
 
 import difflib
 import io
-import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -286,59 +283,19 @@ def _depends_on(step: Step, base: Step) -> bool:
     )
 
 
-# diff(1)'s name for a missing file, and its line for a missing newline at the end.
-_NOTHING = "/dev/null"
-_NO_NEWLINE = "\\ No newline at end of file"
-
-
-def diff(changes: Sequence[Change]) -> Iterator[str]:
-    """Yield the lines for ``changes``, in their order, without line ends.
-
-    Changes of one profile or netdev that follow each other are shown as one.
+def diff(changes: Iterable[Change]) -> Iterator[str]:
+    """Yield the lines for ``changes``, without line ends: a file's as diff(1) shows
+    them, a setting with its values.
     """
-    for _, grouped in itertools.groupby(
-        changes, key=lambda change: (change.kind, change.target)
-    ):
-        group = list(grouped)
-        kind = kind_of(group[0])
-        if kind.is_text:
-            for change in group:
-                yield from _file(change)
-        else:
-            yield from _settings(kind.title.format(group[0].target), group)
-
-
-def _file(change: Change) -> Iterator[str]:
-    before, after = change.before, change.after
-    diff_lines = difflib.unified_diff(
-        _lines(before or ""),
-        _lines(after or ""),
-        _NOTHING if before is None else change.target,
-        _NOTHING if after is None else change.target,
-    )
-    for line in diff_lines:
-        yield line.rstrip("\n")
-        if not line.endswith("\n"):
-            yield _NO_NEWLINE
-
-
-def _lines(text: str) -> list[str]:
-    # Not str.splitlines: for it a form feed ends a line.
-    return list(io.StringIO(text))
-
-
-def _settings(title: str, changes: Sequence[Change]) -> Iterator[str]:
-    new = all(change.before is None for change in changes)
-    yield f"--- {_NOTHING if new else title}"
-    yield f"+++ {title}"
     for change in changes:
-        if change.before is not None and change.before == change.after:
-            yield " " + _setting(change, change.before)  # written although unchanged
+        kind = kind_of(change)
+        if not kind.is_text:
+            values = map(kind.value_text, (change.before, change.after))
+            yield f"{kind.describe()}: {' -> '.join(values)}"
             continue
-        for sign, value in (("-", change.before), ("+", change.after)):
-            if value is not None:
-                yield sign + _setting(change, value)
-
-
-def _setting(change: Change, value: str) -> str:
-    return f"{change.name}: {value}" if change.name else value
+        # Not str.splitlines: for it a form feed ends a line.
+        both = (change.before, change.after)
+        texts = [list(io.StringIO(text or "")) for text in both]
+        names = ["/dev/null" if text is None else change.target for text in both]
+        for line in difflib.unified_diff(*texts, *names):
+            yield line.rstrip("\n")

@@ -348,7 +348,6 @@ class Kind:
       all later changes to that.
     - ``outlives_netdev``: its target and value stay when the netdev is renamed or
       removed.
-    - ``title`` is the head of a diff.
     - ``stays``: why an undo has nothing to do; else None.
     """
 
@@ -362,7 +361,6 @@ class Kind:
     is_text: ClassVar[bool] = False
     is_maker: ClassVar[bool] = False
     outlives_netdev: ClassVar[bool] = False
-    title: ClassVar[str] = "{}"
     stays: ClassVar[Optional[Sentence]] = None
 
     @classmethod

@@ -414,7 +414,6 @@ class OffloadState(NetdevSetting):
 
     name = OFFLOAD
     is_named = True
-    title = "ethtool -K {}"
 
     def values(self) -> Optional[str]:
         known = re.fullmatch(NETDEV, self.change.target)

@@ -242,7 +242,6 @@ class ProfileProperty(Kind):
     is_named = True
     may_be_removed = True
     outlives_netdev = True
-    title = "NetworkManager profile {}"
 
     def values(self) -> Optional[str]:
         target = self.change.target

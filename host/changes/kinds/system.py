@@ -201,7 +201,6 @@ class Module(Kind):
     """A loaded kernel module."""
 
     name = MODULE
-    title = "module {}"
     stays = Sentence("module-stays-loaded", "a module stays loaded")
 
     def values(self) -> Optional[str]:
@@ -237,7 +236,6 @@ class Unit(Kind):
 
     name = UNIT
     is_named = True
-    title = "systemd unit {}"
 
     def values(self) -> Optional[str]:
         # Before our change, a unit may have any state of systemctl: "static".

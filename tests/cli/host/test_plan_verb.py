@@ -53,21 +53,12 @@ next: ovirt-rdma-host apply
 """
 DIFFS = {
     "mode": """\
---- NetworkManager profile 5f1a
-+++ NetworkManager profile 5f1a
--infiniband.transport-mode: datagram
-+infiniband.transport-mode: connected
-+infiniband.mtu: 65520
---- /sys/class/net/ib0/mode
-+++ /sys/class/net/ib0/mode
--datagram
-+connected
+infiniband.transport-mode of the profile 5f1a: datagram -> connected
+infiniband.mtu of the profile 5f1a: none -> 65520
+mode of ib0: datagram -> connected
 """,
     "tso": """\
---- ethtool -K ib0
-+++ ethtool -K ib0
--tx-tcp-segmentation: on
-+tx-tcp-segmentation: off
+tx-tcp-segmentation of ib0: on -> off
 """,
     "option": """\
 --- /etc/modprobe.d/ovirt-rdma.conf

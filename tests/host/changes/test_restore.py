@@ -259,9 +259,7 @@ def test_an_adapter_is_left_where_another_netdev_of_it_is_in_use(mlx4, said):
     without_address(mlx4, "10.0.0.2/24")
     mlx4.nfs_mount("10.0.0.1:/data", "/mnt/data")
     assert again(mlx4, "ib1", said) == 1
-    assert said == [
-        f"{PORT_MTU} stays 4096: in use (nfs: 10.0.0.1:/data at /mnt/data)"
-    ]
+    assert said == [f"{PORT_MTU} stays 4096: in use (nfs: 10.0.0.1:/data at /mnt/data)"]
     assert mlx4.written == []
 
 

@@ -40,7 +40,6 @@ class Sysctl(Kind):
     """A kernel setting below /proc/sys."""
 
     name = "sysctl"
-    title = "sysctl {}"
     is_volatile = True
 
     def values(self):
@@ -107,12 +106,8 @@ def applied(host, told=None, **parts):
 
 
 def test_it_is_planned_applied_verified_and_reverted(host):
-    assert list(diff(STEP.changes)) == [
-        f"--- sysctl {SLOTS}",
-        f"+++ sysctl {SLOTS}",
-        "-128",
-        "+256",
-    ]
+    said = f"the kernel setting {SLOTS}: 128 -> 256"
+    assert list(diff(STEP.changes)) == [said]
     result = applied(host)
     assert (result.outcome, present(host)) == (DONE, "256")
 
