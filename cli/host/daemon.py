@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Optional
 
-from ovirt_rdma.cli.host.arguments import HostVerb, refuse_facts
+from ovirt_rdma.cli.host.arguments import HostVerb
 from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
 from ovirt_rdma.cli.output import Output, count
@@ -82,10 +82,6 @@ class UnitVerb(HostVerb):
     examples = ("",)
     more = "For systemd units and package scripts of ovirt-rdma."
 
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        refuse_facts(parser)
-
 
 class RunDaemon(UnitVerb):
     """Run the daemon until SIGTERM, or until the host is not enabled any more."""
@@ -121,10 +117,6 @@ class ShowDaemon(HostVerb):
         "The daemon runs while the host is enabled. To run all its tasks now:\n"
         f"systemctl reload {DAEMON_UNIT}."
     )
-
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         output = context.output
@@ -206,7 +198,6 @@ class SetNetdev(UnitVerb):
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
-        super().add_arguments(parser)
         parser.add_argument(
             "netdev", metavar="NAME", help="a netdev, or an RDMA device"
         )
@@ -247,7 +238,6 @@ class RollBackUnconfirmed(UnitVerb):
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
-        super().add_arguments(parser)
         parser.add_argument("number", metavar="RUN", type=int, help="a run's number")
 
     def run(self, context: Context) -> int:
@@ -351,7 +341,6 @@ class ShowMetrics(HostVerb):
             type=file_name,
             help="write ovirt_rdma.prom into this folder, as a whole",
         )
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         output = context.output

@@ -16,7 +16,6 @@ from ovirt_rdma.cli.host.arguments import (
     OTHER_RUN,
     HostVerb,
     add_policy,
-    refuse_facts,
 )
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.policy import policy_in_question
@@ -294,10 +293,6 @@ class _Changing(HostVerb):
     words: ClassVar[str]
     kind: ClassVar[str]
     word = "done"
-
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         root, output = context.root, context.output

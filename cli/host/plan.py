@@ -21,7 +21,6 @@ from ovirt_rdma.cli.host.arguments import (
     add_facts,
     add_link_down,
     add_policy,
-    refuse_facts,
 )
 from ovirt_rdma.cli.host.check import HostDecision, command, load_decision
 from ovirt_rdma.cli.host.main import PROGRAM
@@ -271,7 +270,6 @@ class Apply(HostVerb):
             action="store_true",
             help="change nothing, and show what plan shows",
         )
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         root, output = context.root, context.output
@@ -447,10 +445,6 @@ class Confirm(HostVerb):
     codes = f"0 confirmed, or nothing to confirm,\n1 too late, {OTHER_RUN}"
     examples = ("",)
     more = "Without it the run is rolled back after the timeout."
-
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         as_root("confirm", context.root)

@@ -23,7 +23,6 @@ from ovirt_rdma.cli.host.arguments import (
     add_facts,
     add_policy,
     export_of,
-    refuse_facts,
 )
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.shown.policy import policy_counts, show_parts
@@ -165,7 +164,6 @@ class Load(HostVerb, Approval):
             "-n", "--dry-run", action="store_true", help="show what would change"
         )
         add_assume_yes(parser)
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         output = context.output
@@ -296,7 +294,6 @@ class Edit(HostVerb):
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
         _add_file(parser)
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         output, path = context.output, _file(self.file, context)

@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Optional
 
-from ovirt_rdma.cli.host.arguments import HostVerb, refuse_facts
+from ovirt_rdma.cli.host.arguments import HostVerb
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.cli.host.shown.mounts import print_flaws
@@ -332,7 +332,6 @@ def _add_restart(parser: Parser) -> None:
         action="store_true",
         help="restart vdsmd at once, if it is not the one that the mode needs",
     )
-    refuse_facts(parser)
 
 
 def _report(verb: str, state: str, result: EnablementResult, output: Output) -> int:
