@@ -294,8 +294,8 @@ def diff(changes: Iterable[Change]) -> Iterator[str]:
             yield f"{kind.describe()}: {' -> '.join(values)}"
             continue
         # Not str.splitlines: for it a form feed ends a line.
-        both = (change.before, change.after)
-        texts = [list(io.StringIO(text or "")) for text in both]
-        names = ["/dev/null" if text is None else change.target for text in both]
-        for line in difflib.unified_diff(*texts, *names):
+        texts = (change.before, change.after)
+        before, after = (list(io.StringIO(text or "")) for text in texts)
+        names = ["/dev/null" if text is None else change.target for text in texts]
+        for line in difflib.unified_diff(before, after, names[0], names[1]):
             yield line.rstrip("\n")
