@@ -18,7 +18,6 @@ FOLDER_NOTE = "/etc/ovirt-rdma/folder-made"
 # Every change to this host with the value before it; only for root.
 JOURNAL = "/var/lib/ovirt-rdma/journal.json"
 # What fails or warns with this kernel and with the one before.
-FINDINGS_JSON = "/var/lib/ovirt-rdma/findings.json"
 # Locked by the run that changes the host.
 RUN_LOCK = "/run/ovirt-rdma/lock"
 # The capabilities that the hook after_get_caps adds.

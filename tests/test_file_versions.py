@@ -23,7 +23,7 @@ from ovirt_rdma.host.collect.storage import MARKS, marks_from_json
 from ovirt_rdma.host.daemon import tasks
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import model
-from ovirt_rdma.host.paths import FINDINGS_JSON, JOURNAL, under
+from ovirt_rdma.host.paths import JOURNAL, under
 from ovirt_rdma.host.policy import store
 from ovirt_rdma.host.system.json_codec import Envelope
 
@@ -45,7 +45,7 @@ class Stored:
 
 ROWS = (
     Stored("facts", model.FACTS, model.load),
-    Stored("a saved plan", plan.PLAN, plan.load),
+    Stored("a saved plan", plan.PLAN, lambda path: plan.load(str(path))),
     Stored(
         "journal.json",
         journal.DOCUMENT,
@@ -53,12 +53,6 @@ ROWS = (
         JOURNAL,
     ),
     Stored("policy.json", store.STORED, store.read),
-    Stored(
-        "findings.json",
-        tasks.FINDINGS,
-        lambda path: tasks.read_record(path.parents[3]),
-        FINDINGS_JSON,
-    ),
     Stored(
         "degraded.json",
         MARKS,

@@ -356,7 +356,7 @@ class UnitVerbs(_Directive):
 class FactsVerbs(_Directive):
     """``{facts-verbs}``: which verbs of ovirt-rdma-host take a facts file.
 
-    The content has a text for ``accepted``, ``refused`` and ``others``.
+    The content has a text for ``accepted`` and ``others``.
     """
 
     has_content = True
@@ -375,15 +375,11 @@ class FactsVerbs(_Directive):
 
 
 def facts_verbs() -> dict[str, list[str]]:
-    """Return the verbs of ovirt-rdma-host that accept, refuse, or lack ``--facts``."""
-    found: dict[str, list[str]] = {"accepted": [], "refused": [], "others": []}
+    """Return the verbs of ovirt-rdma-host that accept or lack ``--facts``."""
+    found: dict[str, list[str]] = {"accepted": [], "others": []}
     for name, parser in verbs(host.PROGRAM).items():
-        (kind,) = {
-            "accepted" if one.help != argparse.SUPPRESS else "refused"
-            for one in parser.arguments
-            if "--facts" in one.option_strings
-        } or {"others"}
-        found[kind].append(name)
+        options = {text for one in parser.arguments for text in one.option_strings}
+        found["accepted" if "--facts" in options else "others"].append(name)
     return found
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Do the work of the hooks around VDSM's network setup and start.
 
-before_vdsm_start and after_network_setup apply the live steps of the plan; all other
-differences from the policy become lines in syslog. before_network_setup refuses what
-InfiniBand cannot do, and sets the IPoIB mode that a network requests. It loads the
+before_vdsm_start and after_network_setup apply the live steps of the plan; the ids of
+all other differences from the policy are a line in syslog. before_network_setup refuses
+what InfiniBand cannot do, and sets the IPoIB mode that a network requests. It loads the
 rules only where they decide: their import takes four times as long as the rest.
 """
 

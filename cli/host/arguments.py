@@ -7,8 +7,7 @@ Exports and mount options are parsed here: a mistake in them is a usage error.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import NoReturn, Optional, Union
+from typing import Optional
 
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
 from ovirt_rdma.host.errors import UsageProblem
@@ -45,33 +44,6 @@ def add_facts(parser: Parser) -> None:
         type=file_name,
         help="use a facts file, from 'facts -o json', in place of this host",
     )
-
-
-def refuse_facts(parser: Parser) -> None:
-    """Add a hidden ``--facts`` that is refused: the verb changes this host."""
-    parser.add_argument(
-        "--facts",
-        action=_Refused,
-        nargs="?",
-        dest=argparse.SUPPRESS,
-        default=argparse.SUPPRESS,
-        help=argparse.SUPPRESS,
-    )
-
-
-class _Refused(argparse.Action):
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Union[str, Sequence[object], None],
-        option_string: Optional[str] = None,
-    ) -> NoReturn:
-        raise UsageProblem(
-            "verb-takes-no-facts",
-            "this verb acts on this host and does not accept a facts file",
-            "omit --facts",
-        )
 
 
 def add_policy(parser: Parser) -> None:

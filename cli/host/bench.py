@@ -10,7 +10,6 @@ from ovirt_rdma.cli.host.arguments import (
     HostVerb,
     add_policy,
     export_of,
-    refuse_facts,
 )
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.output import Output
@@ -103,7 +102,6 @@ class Bench(HostVerb):
             help="show what would be measured, and how long it takes",
         )
         add_policy(parser)
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         output = context.output

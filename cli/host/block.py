@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Optional
 
-from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_policy, refuse_facts
+from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_policy
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.output import Output, count, sentences
 from ovirt_rdma.cli.parser import (
@@ -129,7 +129,6 @@ class LogIn(HostVerb):
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
         _add_names(parser, "a target's name in the policy; default: all")
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         output = context.output
@@ -180,7 +179,6 @@ class LogOut(HostVerb):
     def add_arguments(cls, parser: Parser) -> None:
         _add_names(parser, "a target's name in the policy, its ioc_guid or its IQN")
         parser.add_argument("--all", action="store_true", help="log out from all")
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         output = context.output
@@ -223,10 +221,6 @@ class Rescan(HostVerb):
     codes = f"0 rescanned, 1 failed, {OTHER_RUN}"
     examples = ("",)
     more = "VDSM itself rescans Fibre Channel and iSCSI only, not SRP."
-
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         output = context.output

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Optional
 
-from ovirt_rdma.cli.host.arguments import HostVerb, refuse_facts
+from ovirt_rdma.cli.host.arguments import HostVerb
 from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost, as_root
 from ovirt_rdma.cli.output import Output, count
@@ -37,12 +37,7 @@ from ovirt_rdma.host.daemon.loop import (
     tell_systemd,
 )
 from ovirt_rdma.host.daemon.partitions import FollowPartitions
-from ovirt_rdma.host.daemon.tasks import (
-    BlockLogins,
-    Capabilities,
-    Recheck,
-    log_in_at_boot,
-)
+from ovirt_rdma.host.daemon.tasks import BlockLogins, Capabilities, log_in_at_boot
 from ovirt_rdma.host.enablement.state import Advice, marker_mode
 from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.paths import DAEMON_UNIT
@@ -65,12 +60,7 @@ from ovirt_rdma.storage.metrics.exporter import (
 from ovirt_rdma.storage.paths.mover import MovePaths
 from ovirt_rdma.storage.paths.moving import undo_levers
 
-_TONES = {
-    HANGS: "bad",
-    FAILED: "bad",
-    PROBLEM: "doubtful",
-    OK: "good",
-}
+_TONES = {HANGS: "bad", FAILED: "bad", PROBLEM: "doubtful", OK: "good"}
 
 
 def tasks(root: str, output: Output) -> list[Task]:
@@ -82,7 +72,6 @@ def tasks(root: str, output: Output) -> list[Task]:
         FollowPartitions(root, RunReport(output), runs.TOOLS),
         BlockLogins(root),
         MovePaths(root),
-        Recheck(root, runs.TOOLS),
     ]
 
 
@@ -92,10 +81,6 @@ class UnitVerb(HostVerb):
     codes = "0 done or nothing to do, 1 failed"
     examples = ("",)
     more = "For systemd units and package scripts of ovirt-rdma."
-
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        refuse_facts(parser)
 
 
 class RunDaemon(UnitVerb):
@@ -132,10 +117,6 @@ class ShowDaemon(HostVerb):
         "The daemon runs while the host is enabled. To run all its tasks now:\n"
         f"systemctl reload {DAEMON_UNIT}."
     )
-
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         output = context.output
@@ -217,7 +198,6 @@ class SetNetdev(UnitVerb):
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
-        super().add_arguments(parser)
         parser.add_argument(
             "netdev", metavar="NAME", help="a netdev, or an RDMA device"
         )
@@ -258,7 +238,6 @@ class RollBackUnconfirmed(UnitVerb):
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
-        super().add_arguments(parser)
         parser.add_argument("number", metavar="RUN", type=int, help="a run's number")
 
     def run(self, context: Context) -> int:
@@ -362,7 +341,6 @@ class ShowMetrics(HostVerb):
             type=file_name,
             help="write ovirt_rdma.prom into this folder, as a whole",
         )
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         output = context.output

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Optional
 
-from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_policy, refuse_facts
+from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_policy
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.host.shown.runs import BACK, RunReport, ThisHost, as_root
 from ovirt_rdma.cli.output import Output, count, sentences
@@ -189,10 +189,6 @@ class _Changing(HostVerb):
     words: ClassVar[str]
     kind: ClassVar[str]
     word = "done"
-
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         root, output = context.root, context.output

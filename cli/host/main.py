@@ -32,11 +32,7 @@ _POLICY: Table = (
     ("show", "show the loaded policy", "host.policy.Show"),
 )
 _NFS: Table = (
-    (
-        "list",
-        "list all NFS mounts with their proven transport",
-        "host.nfs.ListMounts",
-    ),
+    ("list", "list all NFS mounts with their proven transport", "host.nfs.ListMounts"),
     (
         "check",
         "check step by step whether an export can be mounted over RDMA",
@@ -99,11 +95,7 @@ _SERVER: Table = (
     ("check", "check the NFS server on this host", "host.check.ServerCheck"),
 )
 _DAEMON: Table = (
-    (
-        "status",
-        "show what the daemon does, and what fails",
-        "host.daemon.ShowDaemon",
-    ),
+    ("status", "show what the daemon does, and what fails", "host.daemon.ShowDaemon"),
 )
 # What our systemd units and the scripts of our package run: ovirt-rdma-host(8), UNITS.
 _UNIT: Table = (
@@ -136,11 +128,7 @@ _VERBS: Table = (
     ("facts", "show the facts of this host", "host.facts.ShowFacts"),
     ("check", "check this host, and show fixes", "host.check.Check"),
     ("plan", "show what apply would change, and why", "host.plan.ShowPlan"),
-    (
-        "apply",
-        "apply the policy to this host and verify the result",
-        "host.plan.Apply",
-    ),
+    ("apply", "apply the policy to this host and verify the result", "host.plan.Apply"),
     ("confirm", "keep the changes of 'apply --confirm-timeout'", "host.plan.Confirm"),
     ("revert", "undo the changes of apply and the hooks", "host.revert.Revert"),
     (
@@ -165,11 +153,6 @@ _VERBS: Table = (
     ("daemon", "the daemon that watches this host", _DAEMON),
     ("bench", "measure RDMA against TCP, and name the limit", "host.bench.Bench"),
     ("metrics", "print or write metrics for Prometheus", "host.daemon.ShowMetrics"),
-    (
-        "version",
-        "show what is installed, and what vdsmd and the daemon run",
-        "host.status.ShowVersion",
-    ),
 )
 _HIDDEN: Table = (("unit", "for systemd units", _UNIT),)
 

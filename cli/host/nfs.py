@@ -26,7 +26,6 @@ from ovirt_rdma.cli.host.arguments import (
     add_only_export,
     add_policy,
     export_of,
-    refuse_facts,
 )
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.host.shown.mounts import (
@@ -284,7 +283,6 @@ class CheckHealth(HostVerb, AllowNone):
         add_only_export(parser, "only this export")
         add_policy(parser)
         add_allow_none(parser, "NFS mount")
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         output = context.output
@@ -338,7 +336,6 @@ class ShowPaths(HostVerb, AllowNone):
     def add_arguments(cls, parser: Parser) -> None:
         add_only_export(parser, "only the paths of this export")
         add_allow_none(parser, "path")
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         output, problems = context.output, list[str]()
@@ -433,7 +430,6 @@ class Watch(HostVerb):
         parser.add_argument(
             "--count", metavar="N", type=number(1, 10**9), help="end after N samples"
         )
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         try:

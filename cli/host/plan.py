@@ -11,7 +11,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Optional
 
@@ -22,7 +21,6 @@ from ovirt_rdma.cli.host.arguments import (
     add_facts,
     add_link_down,
     add_policy,
-    refuse_facts,
 )
 from ovirt_rdma.cli.host.check import HostDecision, command, load_decision
 from ovirt_rdma.cli.host.main import PROGRAM
@@ -51,12 +49,8 @@ from ovirt_rdma.host.changes.journal import (
     RunResult,
     iso,
 )
-from ovirt_rdma.host.changes.plan import Plan, PlannedBy, diff, gate
-from ovirt_rdma.host.changes.run import (
-    Decided,
-    decide_for,
-    loaded_policy,
-)
+from ovirt_rdma.host.changes.plan import SavedPlan, diff, gate
+from ovirt_rdma.host.changes.run import Decided, decide_for, loaded_policy
 from ovirt_rdma.host.errors import NOTHING_CHANGED, ExitCode, Problem
 from ovirt_rdma.host.policy.model import digest
 from ovirt_rdma.host.rules.base import (
@@ -117,12 +111,11 @@ class ShowPlan(HostVerb, Source):
         decided = load_decision(self, context)
         for sentence in decided.decision.unread:
             context.output.message(f"note: {sentence}")
-        planned = Plan(
-            hostname=decided.facts.hostname,
-            kernel_release=decided.facts.kernel_release,
-            made_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            policy=PlannedBy(decided.source, digest(decided.policy)),
-            steps=decided.decision.steps,
+        planned = plans.plan_document(
+            decided.facts,
+            decided.source,
+            digest(decided.policy),
+            decided.decision.steps,
         )
         if self.out is not None:
             plans.save(planned, Path(self.out))
@@ -130,7 +123,7 @@ class ShowPlan(HostVerb, Source):
             _print(decided, self, context.output)
         else:
             # The document is the plan file itself.
-            context.output.raw_document(plans.to_json_dict(planned))
+            context.output.raw_document(planned)
         bad = self.exit_code and decided.decision.applicable
         return ExitCode.CHECKS_FAILED if bad else ExitCode.DONE
 
@@ -276,7 +269,6 @@ class Apply(HostVerb):
             action="store_true",
             help="change nothing, and show what plan shows",
         )
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         root, output = context.root, context.output
@@ -303,13 +295,15 @@ class Apply(HostVerb):
             PARTLY: ExitCode.FAILED,
         }[done.result.outcome]
 
-    def _apply(self, host: ThisHost, report: RunReport, saved: Optional[Plan]) -> _Done:
+    def _apply(
+        self, host: ThisHost, report: RunReport, saved: Optional[SavedPlan]
+    ) -> _Done:
         policy = loaded_policy(host.root)
         prepared = decide_for(host.facts(), policy)
         for sentence in prepared.decision.unread:
             report.note(sentence)
-        if saved is not None and self.planfile is not None:
-            prepared.hold_against(saved, self.planfile)
+        if saved is not None:
+            prepared.hold_against(saved)
         gated = gate(
             prepared.decision.steps,
             allow_link_down=self.allow_link_down,
@@ -450,10 +444,6 @@ class Confirm(HostVerb):
     codes = f"0 confirmed, or nothing to confirm,\n1 too late, {OTHER_RUN}"
     examples = ("",)
     more = "Without it the run is rolled back after the timeout."
-
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         as_root("confirm", context.root)

@@ -13,7 +13,6 @@ from ovirt_rdma.cli.host.arguments import (
     HostVerb,
     add_facts,
     add_policy,
-    refuse_facts,
 )
 from ovirt_rdma.cli.host.shown.policy import policy_counts, show_parts
 from ovirt_rdma.cli.output import count
@@ -132,7 +131,6 @@ class Load(HostVerb, Approval):
             "-n", "--dry-run", action="store_true", help="show what would change"
         )
         add_assume_yes(parser)
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         output = context.output

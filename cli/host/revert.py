@@ -10,12 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Optional
 
-from ovirt_rdma.cli.host.arguments import (
-    OTHER_RUN,
-    HostVerb,
-    add_link_down,
-    refuse_facts,
-)
+from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_link_down
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.shown.runs import (
     BACK,
@@ -194,7 +189,6 @@ class Revert(HostVerb):
             help="only this step; 'history -v' shows the ids",
         )
         add_link_down(parser)
-        refuse_facts(parser)
 
     def run(self, context: Context) -> int:
         output = context.output

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Run ``status``, which shows what is enabled, running, loaded, changed and degraded;
-``version``; and ``enable`` and ``disable``.
+and ``enable`` and ``disable``.
 
 In ``status`` each is read and shown separately: one that is unknown does not hide the
 others.
@@ -8,14 +8,13 @@ others.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
-from ovirt_rdma.cli.host.arguments import HostVerb, refuse_facts
+from ovirt_rdma.cli.host.arguments import HostVerb
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.cli.host.shown.mounts import print_flaws
@@ -23,17 +22,12 @@ from ovirt_rdma.cli.host.shown.policy import policy_counts
 from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.host import __version__
+from ovirt_rdma.host.changes.boot import boot_settings
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.changes.run import ChangeStatus, change_status
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import NOT_RUNNING, START, read_daemon
-from ovirt_rdma.host.daemon.tasks import kernel_differences, read_record
-from ovirt_rdma.host.daemon.versions import (
-    Loaded,
-    Versions,
-    read_versions,
-    version_advice,
-)
+from ovirt_rdma.host.daemon.versions import Versions, read_versions, version_advice
 from ovirt_rdma.host.enablement import apply
 from ovirt_rdma.host.enablement.apply import EnablementResult
 from ovirt_rdma.host.enablement.state import (
@@ -46,18 +40,10 @@ from ovirt_rdma.host.enablement.state import (
 )
 from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.facts.model import UNKNOWN
-from ovirt_rdma.host.paths import (
-    DAEMON_UNIT,
-    POLICY_JSON,
-    POLICY_YAML,
-    SYSTEMD_BOOTED,
-    VDSMD_UNIT,
-    under,
-)
+from ovirt_rdma.host.paths import POLICY_YAML, SYSTEMD_BOOTED, under
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import read_drop_ins
 from ovirt_rdma.host.policy.model import Policy
-from ovirt_rdma.host.policy.store import in_force
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.lock import holder_of
 from ovirt_rdma.storage.health.state import OK, WORST_FIRST, HealthState, read_state
@@ -72,20 +58,22 @@ def _change_lines(
     if changes.problem:
         yield "changes", f"unknown: {changes.problem}"
         return
+    ledger, runs = changes.ledger, changes.runs
     text = "nothing to revert"
-    if changes.held:
-        since = when_iso(changes.since or "")
-        text = f"{count(len(changes.held), 'step')} applied, since {since}"
-        if loaded_digest is not None and changes.policies != (loaded_digest,):
+    if runs:
+        steps = count(len(ledger.applied_steps), "step")
+        text = f"{steps} applied, since {when_iso(runs[0].at)}"
+        if changes.follow(loaded_digest) is False:
             text += ", not all by the policy that is loaded now"
     yield "changes", text
-    if changes.at_boot:
-        yield "at boot", f"{count(changes.at_boot, 'value')} set by our units"
-    if changes.awaiting is not None and changes.confirm_by is not None:
-        until = when(changes.confirm_by)
-        yield "confirm", f"run {changes.awaiting} is rolled back at {until}"
-    if changes.interrupted is not None and not at_work:
-        yield "interrupted", f"run {changes.interrupted}"
+    at_boot = len(boot_settings(ledger))
+    if at_boot:
+        yield "at boot", f"{count(at_boot, 'value')} set by our units"
+    run = ledger.awaiting
+    if run and run.confirm_by is not None:
+        yield "confirm", f"run {run.number} is rolled back at {when(run.confirm_by)}"
+    if ledger.interrupted and not at_work:
+        yield "interrupted", f"run {ledger.interrupted.number}"
 
 
 def change_advice(changes: ChangeStatus, at_work: bool) -> Iterator[Advice]:
@@ -94,14 +82,15 @@ def change_advice(changes: ChangeStatus, at_work: bool) -> Iterator[Advice]:
     ``at_work``: a run holds the lock, so the run without an end was not interrupted.
     """
     if changes.problem:
-        yield Advice("The changes that can be reverted are unknown", changes.fix)
-    if changes.awaiting is not None:
         yield Advice(
-            f"Run {changes.awaiting} awaits confirmation", f"{PROGRAM} confirm"
+            "The changes that can be reverted are unknown", changes.problem.fix
         )
-    if changes.interrupted is not None and not at_work:
+    awaiting, interrupted = changes.ledger.awaiting, changes.ledger.interrupted
+    if awaiting:
+        yield Advice(f"Run {awaiting.number} awaits confirmation", f"{PROGRAM} confirm")
+    if interrupted and not at_work:
         yield Advice(
-            f"Run {changes.interrupted} was interrupted",
+            f"Run {interrupted.number} was interrupted",
             f"{PROGRAM} apply or {PROGRAM} revert: each rolls it back first",
         )
     for sentence in changes.kept:
@@ -119,45 +108,6 @@ def _daemon_advice(root: str) -> Iterator[Advice]:
         yield Advice(problem.one_line, problem.fix)
 
 
-def _kernel_change(
-    root: str, problems: list[str]
-) -> tuple[Optional[dict[str, Any]], Iterable[Advice]]:
-    """Return for the document, and as advice, what the last check by the daemon found
-    to differ from the kernel before; None if nothing does.
-    """
-    try:
-        record = read_record(root)
-    except Problem as problem:
-        problems.append(str(problem))
-        return None, ()
-    kernel = HostReader(root).kernel_release()
-    if record is None or record.before is None or record.now.kernel != kernel:
-        return None, ()
-    before, found = record.before, kernel_differences(record)
-    content = {"kernel": kernel, "before": before.kernel}
-    other = " and another policy" if before.policy != record.now.policy else ""
-    advice = Advice(
-        f"With kernel {kernel}, {count(len(found), 'finding')} changed since kernel "
-        f"{before.kernel}{other}: {'; '.join(map(str, found))}",
-        f"{PROGRAM} check; when it is solved: systemctl reload {DAEMON_UNIT}",
-    )
-    return {**content, "differences": [asdict(one) for one in found]}, (advice,)
-
-
-def change_document(
-    changes: ChangeStatus, loaded_digest: Optional[str]
-) -> Optional[dict[str, Any]]:
-    """Return the changes for a document; None if they are unknown."""
-    if changes.problem:
-        return None
-    content = asdict(changes)
-    del content["problem"], content["fix"]
-    content["by_loaded_policy"] = (
-        changes.policies == (loaded_digest,) if changes.held and loaded_digest else None
-    )
-    return content
-
-
 class ShowStatus(HostVerb):
     """Show the status; return 0, or 3 if the stored policy cannot be used."""
 
@@ -168,33 +118,31 @@ class ShowStatus(HostVerb):
         output, root = context.output, context.root
         report = read_status(root)
         unread: list[str] = []
-        versions = read_versions(root, unread)
+        versions = read_versions(root, unread, report.policy.stored)
         advice = (*report.advice, *_daemon_advice(root), *version_advice(versions))
-        report = dataclasses.replace(report, advice=advice)
+        report = replace(report, advice=advice)
         changes = change_status(runs.host_effects(root), Journal(root))
-        digest = report.policy.digest
+        stored, problem = report.policy.stored, report.policy.problem
+        digest = stored.digest if stored else None
         holder = holder_of(root)
-        policy = _in_force(root)
+        policy = stored.policy if stored else None if problem else Policy()
         degraded, unknown, problems = _degraded(root, policy)
-        kernel, kernel_advice = _kernel_change(root, problems)
         health = read_state(root, problems)
         paths = read_paths(root, problems)
         said = {one.sentence for one in advice}
         problems += [sentence for sentence in unread if sentence not in said]
-        usable = report.policy.problem is None
-        exit_code = ExitCode.DONE if usable else ExitCode.CHECKS_FAILED
+        exit_code = ExitCode.CHECKS_FAILED if problem else ExitCode.DONE
         if not output.for_people:
-            content = {"version": __version__, **asdict(report)}
+            content = {"version": __version__, **report.document()}
             content["versions"] = plain(versions)
             content["policy"]["drop_ins"] = _drop_ins(root, problems)
             listed = [_document(review) for review in degraded]
             content["degraded"] = None if unknown else listed
-            content["changes"] = change_document(changes, digest)
-            content["kernel_change"] = kernel
+            content["changes"] = changes.document(digest)
             content["health"] = health and plain(health)
             content["paths"] = paths and plain(paths)
             content["at_work"] = holder and asdict(holder)
-            problems += [changes.problem] if changes.problem else []
+            problems += [str(changes.problem)] if changes.problem else []
             content["problems"] = problems
             output.document("status", content)
             return exit_code
@@ -204,7 +152,7 @@ class ShowStatus(HostVerb):
         servers = sorted(paths.servers if paths else (), key=lambda one: one.is_whole)
         output.fields(
             [
-                *_status_lines(report, versions, policy or Policy()),
+                *_status_lines(report, versions),
                 *_change_lines(changes, digest, holder is not None),
                 *([("locked by", str(holder))] if holder else []),
                 ("degraded", f"unknown: {unknown}" if unknown else shown),
@@ -222,7 +170,6 @@ class ShowStatus(HostVerb):
             output.fix(review.fix)
         _print(change_advice(changes, holder is not None), output)
         _print(advice, output)
-        _print(kernel_advice, output)
         return exit_code
 
 
@@ -246,14 +193,6 @@ def _paths_shown(server: ServerPaths) -> str:
         if path.state != UP
     ]
     return f"{server.server}: {server.shown}" + (f" ({', '.join(bad)})" if bad else "")
-
-
-def _in_force(root: str) -> Optional[Policy]:
-    """Return the loaded policy; None if the stored one cannot be used."""
-    current = in_force(under(root, POLICY_JSON))
-    if current.stored is None:
-        return None if current.problem else Policy()
-    return current.stored.policy
 
 
 def _degraded(
@@ -296,37 +235,29 @@ def _document(review: MountReview) -> dict[str, Optional[str]]:
     }
 
 
-def _status_lines(
-    report: Status, versions: Versions, policy: Policy
-) -> list[tuple[str, str]]:
-    files = asdict(report.package)
-    missing = [name for name, present in files.items() if not present]
-    if not missing:
-        package = f"complete, version {versions.add_on or UNKNOWN}"
-    elif len(missing) == len(files):
+def _status_lines(report: Status, versions: Versions) -> list[tuple[str, str]]:
+    state, process = report.state, report.state.process
+    package = f"complete, version {versions.add_on or UNKNOWN}"
+    if not (state.launcher or state.dropin):
         package = "not installed"
-    else:
-        package = f"incomplete, missing: {', '.join(missing)}"
+    elif not (state.launcher and state.dropin):
+        package = f"incomplete, missing: {'dropin' if state.launcher else 'launcher'}"
     running = "vdsmd is not running"
-    if report.running:
-        by = "the launcher" if report.running.program == BY_LAUNCHER else "stock vdsmd"
-        running = f"{by} (process {report.running.pid})"
-        if report.running.program == BY_LAUNCHER:
-            running += f", version {report.running.version or UNKNOWN}"
+    if process:
+        by = "the launcher" if process.program == BY_LAUNCHER else "stock vdsmd"
+        running = f"{by} (process {process.pid})"
+        if process.program == BY_LAUNCHER:
+            running += f", version {process.version or UNKNOWN}"
     loaded = "none loaded"
-    if report.policy.loaded:
-        loaded = (
-            f"{policy_counts(policy)} from {report.policy.source}, "
-            f"loaded {report.policy.loaded_at}"
-        )
-    if report.policy.problem is not None:
-        copy = f"; its copy is used: {loaded}" if report.policy.loaded else ""
-        loaded = f"{report.policy.problem}{copy}"
+    stored, problem = report.policy.stored, report.policy.problem
+    if stored:
+        shown = policy_counts(stored.policy)
+        loaded = f"{shown} from {stored.source}, loaded {stored.loaded_at}"
+    if problem:
+        copy = f"; its copy is used: {loaded}" if stored else ""
+        loaded = f"{problem}{copy}"
     return [
-        (
-            "enabled",
-            f"yes, mode {report.enabled.mode}" if report.enabled.mode else "no",
-        ),
+        ("enabled", f"yes, mode {report.mode}" if report.mode else "no"),
         ("package", package),
         ("running", running),
         ("policy", loaded),
@@ -401,7 +332,6 @@ def _add_restart(parser: Parser) -> None:
         action="store_true",
         help="restart vdsmd at once, if it is not the one that the mode needs",
     )
-    refuse_facts(parser)
 
 
 def _report(verb: str, state: str, result: EnablementResult, output: Output) -> int:
@@ -409,7 +339,7 @@ def _report(verb: str, state: str, result: EnablementResult, output: Output) -> 
         output.document(
             verb,
             {
-                "changed": result.changed,
+                "changed": bool(result.steps),
                 "restart_needed": result.restart_needed,
                 "advice": [asdict(advice) for advice in result.advice],
                 "steps": [asdict(step) for step in result.steps],
@@ -418,7 +348,7 @@ def _report(verb: str, state: str, result: EnablementResult, output: Output) -> 
         return 0
     for step in result.steps:
         output.line(f"done: {step.sentence}")
-    if result.changed:
+    if result.steps:
         output.line(f"Now {state}.")
     else:
         output.line(f"Nothing to do: already {state}.")
@@ -427,62 +357,3 @@ def _report(verb: str, state: str, result: EnablementResult, output: Output) -> 
         output.fix("systemctl restart vdsmd (running VMs and mounts stay)")
     _print(result.advice, output)
     return 0
-
-
-# Of sha256:..., enough to tell policies apart; as `hosts check` shows them.
-_DIGEST = len("sha256:") + 8
-
-
-def loaded_text(loaded: Optional[Loaded]) -> str:
-    """Return what a service runs, for people: ``0.2.0 (process 700, since ...)``."""
-    if loaded is None:
-        return "not running"
-    process = [f"process {loaded.pid}"] if loaded.pid is not None else []
-    process += [f"since {when(loaded.since)}"] if loaded.since is not None else []
-    return f"{loaded} ({', '.join(process)})" if process else str(loaded)
-
-
-def _policy_text(versions: Versions, root: str) -> str:
-    if versions.policy is None:
-        problem = in_force(under(root, POLICY_JSON)).problem
-        return f"none in force: {problem.one_line}" if problem else "none is loaded"
-    digits = versions.policy[:_DIGEST]
-    return f"{digits}, loaded {when_iso(versions.policy_loaded_at or '')}"
-
-
-class ShowVersion(HostVerb):
-    """Show the versions of this host."""
-
-    codes = "0 printed"
-    examples = ("", "-o json")
-    more = (
-        "A process keeps what it has loaded when the package is updated: what\n"
-        "vdsmd and the daemon have loaded is shown beside what is installed."
-    )
-
-    def run(self, context: Context) -> int:
-        output = context.output
-        problems: list[str] = []
-        versions = read_versions(context.root, problems)
-        if not output.for_people:
-            output.document("version", {**plain(versions), "problems": problems})
-            return 0
-        for sentence in problems:
-            output.message(f"note: {sentence}")
-        output.fields(
-            [
-                ("ovirt-rdma-host", versions.add_on or UNKNOWN),
-                *((unit, loaded_text(loaded)) for unit, loaded in versions.services),
-                ("policy", _policy_text(versions, context.root)),
-                ("VDSM", versions.vdsm or "not found"),
-                ("kernel", versions.kernel or UNKNOWN),
-                ("Python", versions.python),
-            ]
-        )
-        advices = tuple(version_advice(versions))
-        _print(advices, output)
-        said = any(VDSMD_UNIT in advice.sentence for advice in advices)
-        if versions.vdsmd and versions.vdsmd.restart_needed and not said:
-            # It is not the vdsmd of the mode that is enabled.
-            output.next("ovirt-rdma-host status")
-        return 0

@@ -71,8 +71,7 @@ def _property(kind: Kind, place: Place) -> Hashable:
         place = Place(pci=kind.adapter, port=kind.port[1] if kind.port else None)
     if place.guid or place.pci:
         place = replace(place, netdev=None)  # it may have been renamed since
-    # A child is a property of its own by its P_Key.
-    return kind.change.kind, kind.label, kind.sets.name, place
+    return replace(kind, change=kind.on_netdev("netdev")).sets, place
 
 
 # A netdev may be announced before it has all its files in /sys.
@@ -105,7 +104,8 @@ def restore_netdev(
                 for setting in _about(host, settings, netdev):
                     is_set, sentence = _restore(host, run, setting)
                     if sentence:
-                        say(f"{netdev}: {kind_of_act(setting).label} {sentence}")
+                        what = kind_of_act(host.present(setting)).describe()
+                        say(f"{what} {sentence}")
                     all_set = all_set and is_set
             return ExitCode.DONE if all_set else ExitCode.FAILED
     except Problem as problem:
@@ -187,7 +187,7 @@ def _restore(
 def _tried(host: Host, kind: Kind) -> Path:
     """Return the file with the value that was written to a port of an adapter."""
     address, number = kind.port or ("", 0)
-    what = "" if kind.label.endswith("_mtu") else "-type"
+    what = "" if kind.change.target.endswith("_mtu") else "-type"
     return under(host.root, f"{_TRIED}{address}-{number}{what}")
 
 

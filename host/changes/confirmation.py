@@ -9,60 +9,43 @@ VDSM's own would fail.
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
-from typing import Optional, Union
 
+from ovirt_rdma.host.changes.kinds.kind import Host
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.paths import SYSTEMD_BOOTED, under
-from ovirt_rdma.host.system.commands import (
-    CommandFailed,
-    NotInstalled,
-    Runner,
-    run_command,
-)
+from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled
 
 PROGRAM = "/usr/bin/ovirt-rdma-host"
 
 AGAIN_S = 30
 
-_TIMEOUT_S = 30.0
-
 
 class ConfirmationTimer:
-    """The timer of one run. ``run`` runs systemd-run and systemctl; without it they
-    are run on this machine if ``root`` is ``/``, and not at all below another root.
-    """
+    """The timer of the run with this number on ``host``."""
 
-    def __init__(
-        self, number: int, root: Union[str, Path] = "/", run: Optional[Runner] = None
-    ) -> None:
+    def __init__(self, number: int, host: Host) -> None:
         self.unit = f"ovirt-rdma-rollback-{number}"
-        self._number = number
-        self._root = Path(root)
-        self._run = run
+        self._number, self._host = number, host
 
-    def check(self) -> Runner:
-        """Return what runs systemctl. Raises Problem where systemd is not running."""
-        run = self._runner()
-        if run is None:
+    def check(self) -> None:
+        """Raise Problem where systemd is not running."""
+        if not self._host.has_systemd or self._host.run is None:
             raise Problem(
                 "systemd-not-running",
                 "--confirm-timeout needs systemd, which is not running here",
                 "leave out --confirm-timeout",
             )
-        return run
 
     def set(self, seconds: int) -> None:
         """Let systemd run ``unit unconfirmed`` in ``seconds``.
 
         Raises Problem where systemd is not running, or does not accept the timer.
         """
-        run = self.check()
+        self.check()
         # A timer that a killed run left has the same name.
         self.cancel()
         try:
-            run(self._command(seconds, own_program()))
+            self._host.tool(*self._command(seconds, own_program()))
         except CommandFailed as error:
             raise Problem(
                 "timer-not-set",
@@ -74,29 +57,18 @@ class ConfirmationTimer:
         """Stop the timer; return a sentence if that failed, else "". A failure does no
         harm: the unit finds that the run was confirmed or has ended.
         """
-        run = self._runner()
-        if run is None:
-            return ""
+        timer = f"{self.unit}.timer"
         try:
-            # The service too: it may be waiting for the lock that the caller has.
-            run(("systemctl", "stop", f"{self.unit}.timer", f"{self.unit}.service"))
+            if self._host.has_systemd:
+                # The service too: it may be waiting for the lock that the caller has.
+                self._host.tool("systemctl", "stop", timer, f"{self.unit}.service")
         except NotInstalled:
-            return ""
+            pass
         except CommandFailed as error:
             # It has elapsed and systemd has dropped it, or the host was booted since.
-            if "not loaded" in str(error):
-                return ""
-            return f"the timer {self.unit}.timer cannot be stopped: {error}"
+            if "not loaded" not in str(error):
+                return f"the timer {timer} cannot be stopped: {error}"
         return ""
-
-    def _runner(self) -> Optional[Runner]:
-        if not under(self._root, SYSTEMD_BOOTED).is_dir():
-            return None
-        if self._run is not None:
-            return self._run
-        # systemd answers at once, or is busy starting units.
-        run = partial(run_command, timeout_s=_TIMEOUT_S)
-        return run if self._root == Path("/") else None
 
     def _command(self, seconds: int, program: str) -> tuple[str, ...]:
         return (

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
-from typing import Optional, Union
+from typing import Callable, Optional, Union
 
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.errors import Problem, Refused, Sentence
@@ -246,6 +246,25 @@ def refuse_while_open(ledger: Ledger, *, awaiting: bool = True) -> None:
             f"run {ledger.awaiting.number} awaits confirmation",
             "ovirt-rdma-host confirm, or to undo it: ovirt-rdma-host revert",
         )
+
+
+def open_run(ledger: Ledger, may_end: Callable[[Run], bool]) -> str:
+    """Return, as a sentence, which run must end before a hook or the daemon changes
+    anything, or "". ``may_end`` says whether it may roll back a run that was
+    interrupted. Pure.
+    """
+    run = ledger.awaiting
+    if run:
+        return (
+            f"run {run.number} awaits confirmation (ovirt-rdma-host confirm, or revert)"
+        )
+    run = ledger.interrupted
+    if run and not may_end(run):
+        return (
+            f"run {run.number} ({run.by or run.verb}) was interrupted (ovirt-rdma-host "
+            "apply, or revert, rolls it back first)"
+        )
+    return ""
 
 
 class JournalProblem(Problem):

@@ -7,34 +7,33 @@ the whole plan is refused, unless that is allowed. If a step is left out, the st
 depend on it are left out too: a change of a profile or netdev that it would have made,
 an MTU or offload that was decided for the mode that it would have set.
 
-A plan is printed by ``plan -o json`` and saved by ``plan --out``; loading is as strict
-as for facts files. Each change has the value that it replaces (``before``). A saved
-plan is compared with what would be done now. The changes of a step can be shown as a
-unified diff: files in diff(1)'s own form; settings, which have no lines, in a similar
-form: the netdev, profile, module or unit, and the values before and after.
+A plan is printed by ``plan -o json`` and saved by ``plan --out``. Each change has the
+value that it replaces (``before``). A saved plan is never carried out: it is compared
+with what would be done now. The changes of a step can be shown line by line.
 """
 
 from __future__ import annotations
 
 import difflib
 import io
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 from ovirt_rdma.host.changes.journal import Left
 from ovirt_rdma.host.changes.kinds.netdev import MODE_FILE
 from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.errors import Problem, Refused, Sentence
+from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.rules.base import LINK_DOWN, Change, Step
 from ovirt_rdma.host.rules.ipoib import CONNECTION_TYPE
 from ovirt_rdma.host.rules.ipoib_children import CHILDREN
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.json_codec import (
     Envelope,
-    Records,
     UnreadableJson,
     WrongRecord,
     WrongVersion,
@@ -50,82 +49,57 @@ _FIX = "regenerate it with plan --out on the host that it describes"
 PLAN = Envelope("plan")
 
 
+def plan_document(
+    facts: Facts, source: str, digest: str, steps: Iterable[Step]
+) -> dict[str, Any]:
+    """Return the plan of ``steps``, refused ones too, for the host with these facts, as
+    JSON; each step has its ``id`` first. ``source`` and ``digest`` are the policy's.
+    """
+    return PLAN.around(
+        {
+            "hostname": facts.hostname,
+            "kernel_release": facts.kernel_release,
+            "made_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "policy": {"source": source, "digest": digest},
+            "steps": [{"id": step.id, **plain(step)} for step in steps],
+        }
+    )
+
+
 @dataclass(frozen=True)
-class PlannedBy:
-    """The policy that a plan follows: its source and its ``sha256:`` digest."""
+class SavedPlan:
+    """What is compared of the plan in the file ``path``: the host, the policy's digest,
+    and the changes, as JSON, of each step that was not refused, by its id.
+    """
 
-    source: str
-    digest: str
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The steps for one host, refused ones too. ``made_at`` is ISO 8601 in UTC."""
-
+    path: str
     hostname: str
-    kernel_release: str
-    made_at: str
-    policy: PlannedBy
-    steps: tuple[Step, ...] = ()
+    digest: str
+    steps: dict[str, Any]
 
 
-def to_json_dict(plan: Plan) -> dict[str, Any]:
-    """Return the plan as dicts, lists, strings and None, after ``schema_version`` and
-    ``kind``; each step has its ``id`` first.
-    """
-    return PLAN.around(_content(plan))
-
-
-def _content(plan: Plan) -> dict[str, Any]:
-    steps = [{"id": step.id, **plain(step)} for step in plan.steps]
-    return {**plain(plan), "steps": steps}
-
-
-def from_json_dict(data: object, where: str) -> Plan:
-    """Return the plan in ``data``, as :func:`to_json_dict` made it.
-
-    ``where`` names the source in errors. Raises Problem with the path of the
-    key that is wrong.
-    """
-    try:
-        content = PLAN.content(data)
-        steps = content.get("steps", ())
-        if isinstance(steps, list):
-            content["steps"] = [_without_id(step) for step in steps]
-        plan = Records("the plan").read(Plan, content)
-        for number, (step, given) in enumerate(zip(plan.steps, steps)):
-            if given.get("id") != step.id:
-                what = f"{given.get('id')!a}, not {step.id!a}"
-                raise WrongRecord(f"steps[{number}].id is {what}")
-    except WrongRecord as wrong:
-        older = isinstance(wrong, WrongVersion)
-        id = "plan-file-version" if older else "plan-file-invalid"
-        raise Problem(id, f"{where}: {wrong}", _FIX) from None
-    return plan
-
-
-def _without_id(step: object) -> object:
-    if not isinstance(step, dict):
-        return step
-    return {key: value for key, value in step.items() if key != "id"}
-
-
-def load(path: Union[str, Path]) -> Plan:
-    """Return the plan in a file.
-
-    Raises Problem where it cannot be read, is not JSON, or is not a plan.
+def load(path: str) -> SavedPlan:
+    """Return the plan in a file. Raises Problem where it cannot be read, is not JSON,
+    or is not a plan.
     """
     where = f"plan file {path}"
     try:
-        data = read_json(path)
+        saved = PLAN.content(read_json(path))
+        digest = saved["policy"]["digest"]
+        steps = {s["id"]: s["changes"] for s in saved["steps"] if not s["refused"]}
+        return SavedPlan(path, str(saved["hostname"]), str(digest), steps)
     except UnreadableJson as error:
         fix = _FIX if error.is_file else "give the name of a file from plan --out"
         raise Problem("plan-file-unreadable", f"{where}: {error}", fix) from None
-    return from_json_dict(data, where)
+    except WrongVersion as older:
+        raise Problem("plan-file-version", f"{where}: {older}", _FIX) from None
+    except (WrongRecord, KeyError, TypeError) as wrong:
+        why = wrong if isinstance(wrong, WrongRecord) else "it was edited by hand"
+        raise Problem("plan-file-invalid", f"{where}: {why}", _FIX) from None
 
 
-def save(plan: Plan, path: Path) -> None:
-    """Write ``plan`` to ``path`` atomically; only its owner can read it.
+def save(document: Mapping[str, Any], path: Path) -> None:
+    """Write a plan to ``path`` atomically; only its owner can read it.
 
     Only a plan file, of any version, or an empty file is replaced. Raises
     Problem for any other file, and where the file cannot be written.
@@ -136,7 +110,7 @@ def save(plan: Plan, path: Path) -> None:
             f"{path} exists and is not a plan file; it was not overwritten",
             "give the name of a new file, or of an older plan",
         )
-    text = PLAN.text(_content(plan))
+    text = json.dumps(document, indent=2) + "\n"
     try:
         write_atomically(path, text.encode("ascii"), FILE_MODE)
     except OSError as error:
@@ -160,7 +134,7 @@ def _may_replace(path: Path) -> bool:
 
 
 def differences(
-    plan: Plan, hostname: str, digest: str, steps: Sequence[Step]
+    plan: SavedPlan, hostname: str, digest: str, steps: Iterable[Step]
 ) -> tuple[Sentence, ...]:
     """Return the differences between ``plan`` and now, one sentence each; none if the
     plan is up to date. Pure.
@@ -176,23 +150,23 @@ def differences(
                 f"the plan is for {plan.hostname}, this host is {hostname}",
             ),
         )
-    if plan.policy.digest != digest:
+    if plan.digest != digest:
         return (
             Sentence(
                 "plan-policy-differs",
-                f"the plan is for policy {_short(plan.policy.digest)}, "
+                f"the plan is for policy {_short(plan.digest)}, "
                 f"loaded is {_short(digest)}",
             ),
         )
-    return tuple(dict.fromkeys(_of_steps(plan, steps)))
+    return tuple(_of_steps(plan.steps, steps))
 
 
-def _of_steps(plan: Plan, steps: Sequence[Step]) -> Iterator[Sentence]:
-    then, now = _to_do(plan.steps), _to_do(steps)
-    for step_id, step in then.items():
+def _of_steps(then: Mapping[str, Any], steps: Iterable[Step]) -> Iterator[Sentence]:
+    now = {step.id: plain(step)["changes"] for step in steps if not step.refused}
+    for step_id, changes in then.items():
         if step_id not in now:
             yield Sentence("step-no-longer-planned", f"{step_id} is no longer planned")
-        elif step.changes != now[step_id].changes:
+        elif changes != now[step_id]:
             yield Sentence(
                 "step-changes-differ",
                 f"{step_id} would make other changes than the plan says",
@@ -202,10 +176,6 @@ def _of_steps(plan: Plan, steps: Sequence[Step]) -> Iterator[Sentence]:
             yield Sentence("step-not-in-plan", f"{step_id} is planned now, and was not")
     if then.keys() == now.keys() and list(then) != list(now):
         yield Sentence("step-order-differs", "the order of the steps has changed")
-
-
-def _to_do(steps: Iterable[Step]) -> dict[str, Step]:
-    return {step.id: step for step in steps if not step.refused}
 
 
 def _short(digest: str) -> str:
@@ -313,59 +283,19 @@ def _depends_on(step: Step, base: Step) -> bool:
     )
 
 
-# diff(1)'s name for a missing file, and its line for a missing newline at the end.
-_NOTHING = "/dev/null"
-_NO_NEWLINE = "\\ No newline at end of file"
-
-
-def diff(changes: Sequence[Change]) -> Iterator[str]:
-    """Yield the lines for ``changes``, in their order, without line ends.
-
-    Changes of one profile or netdev that follow each other are shown as one.
+def diff(changes: Iterable[Change]) -> Iterator[str]:
+    """Yield the lines for ``changes``, without line ends: a file's as diff(1) shows
+    them, a setting with its values.
     """
-    for _, grouped in itertools.groupby(
-        changes, key=lambda change: (change.kind, change.target)
-    ):
-        group = list(grouped)
-        kind = kind_of(group[0])
-        if kind.is_text:
-            for change in group:
-                yield from _file(change)
-        else:
-            yield from _settings(kind.title.format(group[0].target), group)
-
-
-def _file(change: Change) -> Iterator[str]:
-    before, after = change.before, change.after
-    diff_lines = difflib.unified_diff(
-        _lines(before or ""),
-        _lines(after or ""),
-        _NOTHING if before is None else change.target,
-        _NOTHING if after is None else change.target,
-    )
-    for line in diff_lines:
-        yield line.rstrip("\n")
-        if not line.endswith("\n"):
-            yield _NO_NEWLINE
-
-
-def _lines(text: str) -> list[str]:
-    # Not str.splitlines: for it a form feed ends a line.
-    return list(io.StringIO(text))
-
-
-def _settings(title: str, changes: Sequence[Change]) -> Iterator[str]:
-    new = all(change.before is None for change in changes)
-    yield f"--- {_NOTHING if new else title}"
-    yield f"+++ {title}"
     for change in changes:
-        if change.before is not None and change.before == change.after:
-            yield " " + _setting(change, change.before)  # written although unchanged
+        kind = kind_of(change)
+        if not kind.is_text:
+            values = map(kind.value_text, (change.before, change.after))
+            yield f"{kind.describe()}: {' -> '.join(values)}"
             continue
-        for sign, value in (("-", change.before), ("+", change.after)):
-            if value is not None:
-                yield sign + _setting(change, value)
-
-
-def _setting(change: Change, value: str) -> str:
-    return f"{change.name}: {value}" if change.name else value
+        # Not str.splitlines: for it a form feed ends a line.
+        texts = (change.before, change.after)
+        before, after = (list(io.StringIO(text or "")) for text in texts)
+        names = ["/dev/null" if text is None else change.target for text in texts]
+        for line in difflib.unified_diff(before, after, names[0], names[1]):
+            yield line.rstrip("\n")

@@ -52,7 +52,7 @@ from ovirt_rdma.host.changes.kinds.kind import (
 )
 from ovirt_rdma.host.changes.kinds.netdev import MTU_FILE
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of_act
-from ovirt_rdma.host.changes.plan import Plan, differences, link_in_use
+from ovirt_rdma.host.changes.plan import SavedPlan, differences, link_in_use
 from ovirt_rdma.host.changes.undo import Undo, UndoChange
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import Problem, Refused, Sentence, UsageProblem
@@ -75,9 +75,9 @@ class Decided:
     policy: StoredPolicy
     decision: Decision
 
-    def hold_against(self, plan: Plan, path: str) -> None:
-        """Raise Refused, with each difference on a line, if ``plan``, which was saved
-        in ``path``, differs from what would be done now.
+    def hold_against(self, plan: SavedPlan) -> None:
+        """Raise Refused, with each difference on a line, if ``plan`` differs from what
+        would be done now.
         """
         reasons = differences(
             plan, self.facts.hostname, self.policy.digest, self.decision.applicable
@@ -86,7 +86,8 @@ class Decided:
             raise Refused(
                 "plan-outdated",
                 "the plan is outdated",
-                f"review a new plan: ovirt-rdma-host plan --out {shlex.quote(path)}",
+                "review a new plan: ovirt-rdma-host plan --out "
+                f"{shlex.quote(plan.path)}",
                 reasons=reasons,
             )
 
@@ -196,11 +197,7 @@ def _read(host: HostEffects, act: AtomicChange, change: Change) -> Optional[str]
     host.make_readable(change, act.place)
     reading = host.read(change, act.uuid, act.place)
     if reading.problem:
-        raise Refused(
-            "value-unreadable",
-            f"{act.step}: {reading.problem}",
-            _FIX,
-        )
+        raise Refused("value-unreadable", f"{act.step}: {reading.problem}", _FIX)
     return reading.value
 
 
@@ -216,8 +213,8 @@ def _smaller(now: Optional[str], planned: Optional[str]) -> Optional[str]:
 def _check(kind: Kind, value: Optional[str]) -> None:
     if kind.still_holds(value):
         return
-    was = kind.value_text(kind.change.before, "another text")
-    now = kind.value_text(value, "this one")
+    was = kind.value_text(kind.change.before)
+    now = kind.value_text(value)
     raise Refused(
         "value-changed-since-plan",
         f"{kind.describe()} has changed since the plan was made: it was {was}, and is "
@@ -294,7 +291,7 @@ class _Run:
                 raise _Stopped(f"{step.id} could not be verified: {reading.problem}")
             kind = kind_of(change, act.uuid)
             if not kind.accepts(reading.value):
-                wanted = kind.value_text(change.after, "our text")
+                wanted = kind.value_text(change.after)
                 raise _Stopped(
                     f"{step.id} was not accepted: {kind.describe()} was set to "
                     f"{wanted}, and is {kind.value_text(reading.value)}"
@@ -626,30 +623,45 @@ class HostRun:
 
 @dataclass(frozen=True)
 class ChangeStatus:
-    """The applied changes and open runs of a host.
-
-    The ids of the steps with applied changes come first. ``since`` is when the oldest
-    of them was done (ISO 8601, UTC), and ``policies`` are the digests of the policies
-    that they followed. ``interrupted`` is the number of the interrupted run,
-    ``awaiting`` of the one that awaits confirmation until ``confirm_by`` (seconds since
-    1970 UTC).
-
-    ``kept`` has a sentence for each value that somebody has changed since, so that
-    revert would leave it. ``at_boot`` is the number of values that our units set again
-    at each boot. ``problem`` says why the journal cannot be read; then the rest is
-    empty.
+    """The content of the journal; ``problem`` says why it cannot be read. ``kept`` has
+    a sentence for each value that somebody has changed since, so that revert would
+    leave it.
     """
 
-    held: tuple[str, ...] = ()
-    since: Optional[str] = None
-    policies: tuple[str, ...] = ()
-    interrupted: Optional[int] = None
-    awaiting: Optional[int] = None
-    confirm_by: Optional[int] = None
-    kept: tuple[str, ...] = ()
-    at_boot: int = 0
-    problem: str = ""
-    fix: str = ""
+    ledger: Ledger
+    kept: tuple[Sentence, ...] = ()
+    problem: Optional[JournalProblem] = None
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs with changes that are applied, the oldest first."""
+        return [run for run in self.ledger.runs if run.applied]
+
+    def follow(self, policy: Optional[str]) -> Optional[bool]:
+        """Whether all changes that are applied follow the policy with this digest; None
+        if there is neither or no policy.
+        """
+        if policy is None or not self.runs:
+            return None
+        return all(run.policy == policy for run in self.runs)
+
+    def document(self, policy: Optional[str]) -> Optional[dict[str, object]]:
+        """Return it for ``-o json``, with the digest of the loaded ``policy``."""
+        if self.problem:
+            return None
+        runs, interrupted = self.runs, self.ledger.interrupted
+        awaiting = self.ledger.awaiting
+        return {
+            "held": self.ledger.applied_steps,
+            "since": runs[0].at if runs else None,
+            "policies": list(dict.fromkeys(run.policy for run in runs)),
+            "interrupted": interrupted.number if interrupted else None,
+            "awaiting": awaiting.number if awaiting else None,
+            "confirm_by": awaiting.confirm_by if awaiting else None,
+            "kept": self.kept,
+            "at_boot": len(boot_settings(self.ledger)),
+            "by_loaded_policy": self.follow(policy),
+        }
 
 
 def change_status(host: HostEffects, journal: Journal) -> ChangeStatus:
@@ -657,21 +669,10 @@ def change_status(host: HostEffects, journal: Journal) -> ChangeStatus:
     try:
         ledger = journal.ledger()
     except JournalProblem as problem:
-        return ChangeStatus(problem=str(problem), fix=problem.fix)
-    runs = [run for run in ledger.runs if run.applied]
-    interrupted, awaiting = ledger.interrupted, ledger.awaiting
+        return ChangeStatus(Ledger(), problem=problem)
     kept: tuple[Sentence, ...] = ()
     # In the middle of a run a value may be neither ours nor somebody else's; the next
     # run recovers.
-    if runs and not interrupted:
+    if ledger.applied and not ledger.interrupted:
         kept = Undo(host, ledger, Run(ledger.next_run, REVERT, "")).whys
-    return ChangeStatus(
-        held=ledger.applied_steps,
-        since=runs[0].at if runs else None,
-        policies=tuple(dict.fromkeys(run.policy for run in runs)),
-        interrupted=interrupted.number if interrupted else None,
-        awaiting=awaiting.number if awaiting else None,
-        confirm_by=awaiting.confirm_by if awaiting else None,
-        kept=kept,
-        at_boot=len(boot_settings(ledger)),
-    )
+    return ChangeStatus(ledger, kept)

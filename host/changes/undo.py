@@ -59,11 +59,7 @@ from ovirt_rdma.host.changes.kinds.kind import (
     Values,
 )
 from ovirt_rdma.host.changes.kinds.netdev import MODE_FILE, MTU_FILE
-from ovirt_rdma.host.changes.kinds.registry import (
-    HostEffects,
-    kind_of,
-    kind_of_act,
-)
+from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of_act
 from ovirt_rdma.host.errors import Refused, Sentence
 from ovirt_rdma.host.facts.infiniband import DATAGRAM, GROUP_MTUS
 from ovirt_rdma.host.paths import NET_CLASS
@@ -382,7 +378,7 @@ class Undo:
         act, kind = undo.act, undo.kind
         reading = self._host.read(act.changes[0], act.uuid, act.place)
         now = reading.problem or f"it is {kind.value_text(reading.value)}"
-        wanted = kind.value_text(undo.value, "its earlier text")
+        wanted = kind.value_text(undo.value)
         return EffectFailed(
             "value-not-restored",
             f"{kind.describe()} was not restored to {wanted}: {now}",
@@ -435,9 +431,8 @@ def _by_others(sentence: str) -> Sentence:
 
 
 def _changed_since(now: UndoChange) -> Sentence:
-    kind, found, why = now.kind, now.entry.found, ""
-    if not kind.is_text:
-        ours = found[0] if found else now.entry.changes[0].after
-        values = kind.value_text(now.reading.value), kind.value_text(ours)
-        why = " (now {}, ours {})".format(*values)
-    return _by_others(f"{kind.describe()} was changed since by someone else{why}")
+    kind, found = now.kind, now.entry.found
+    value = kind.value_text(now.reading.value)
+    ours = kind.value_text(found[0] if found else now.entry.changes[0].after)
+    what = f"{kind.describe()} was changed since by someone else"
+    return _by_others(f"{what} (now {value}, ours {ours})")

@@ -22,14 +22,12 @@ from ovirt_rdma.host.changes.journal import (
     PARTITIONS,
     Ledger,
     Listener,
+    Run,
+    open_run,
 )
 from ovirt_rdma.host.changes.kinds.netdev import PkeyChild
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
-from ovirt_rdma.host.changes.run import (
-    Decided,
-    HostRun,
-    decide_for,
-)
+from ovirt_rdma.host.changes.run import Decided, HostRun, decide_for
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import Result, Task, Turn
 from ovirt_rdma.host.errors import Problem, Refused
@@ -126,25 +124,9 @@ def made_by(ledger: Ledger, child: Interface) -> Optional[str]:
     return None
 
 
-def open_run(ledger: Ledger) -> str:
-    """Return, as a sentence, which run must end first, or "". Pure.
-
-    An interrupted run of the daemon does not count: it concerns nothing but the new
-    children, and the daemon recovers it.
-    """
-    if ledger.awaiting:
-        return (
-            f"run {ledger.awaiting.number} awaits confirmation; children follow the "
-            "P_Key table again after ovirt-rdma-host confirm, or revert"
-        )
-    run = ledger.interrupted
-    if run and run.by != DAEMON_UNIT:
-        return (
-            f"run {run.number} ({run.by or run.verb}) was interrupted; "
-            "children follow the P_Key table again after ovirt-rdma-host apply, or "
-            "revert"
-        )
-    return ""
+def is_own(run: Run) -> bool:
+    """Whether ``run`` is of the daemon: it concerns nothing but new children. Pure."""
+    return run.by == DAEMON_UNIT
 
 
 @dataclass(frozen=True)
@@ -184,7 +166,7 @@ class ChildrenRun(HostRun):
         """
         with one_run(self.root, by=DAEMON_UNIT):
             ledger = self.journal.ledger()
-            if ledger.interrupted and not open_run(ledger):
+            if ledger.interrupted and not open_run(ledger, is_own):
                 self.recover()
 
     def bring(self, seen: Difference) -> Outcome:
@@ -197,7 +179,7 @@ class ChildrenRun(HostRun):
         """
         self.facts()  # before the lock is taken: they are certainly needed
         with one_run(self.root, by=DAEMON_UNIT):
-            waits = open_run(self.journal.ledger())
+            waits = open_run(self.journal.ledger(), is_own)
             if waits:
                 return Outcome((waits,), waits=True)
             self.recover()
@@ -280,14 +262,7 @@ class FollowPartitions(Task):
     changes_host = True
     deadline_s = 600.0
     off = "the policy has no partitions: follow"
-    carried = (
-        "_recovered",
-        "_gone",
-        "_tried",
-        "_tries",
-        "_polls_to_skip",
-        "_problems",
-    )
+    carried = ("_recovered", "_gone", "_tried", "_tries", "_polls_to_skip", "_problems")
 
     def __init__(
         self,

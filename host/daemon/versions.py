@@ -6,7 +6,7 @@ A process keeps what it has loaded when the package is updated. vdsmd's version 
 the launcher noted when it started it, the daemon's is in its state. What cannot be read
 is unknown, and never the installed version.
 
-``version``, ``status``, the metrics and, from ``status``, the engine's side show these.
+``status``, the metrics and, from ``status``, the engine's side show these.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from ovirt_rdma.host.enablement.state import (
 )
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.model import UNKNOWN
-from ovirt_rdma.host.paths import DAEMON_UNIT, POLICY_JSON, VDSMD_UNIT, under
-from ovirt_rdma.host.policy import store
+from ovirt_rdma.host.paths import DAEMON_UNIT, VDSMD_UNIT
+from ovirt_rdma.host.policy.store import StoredPolicy
 from ovirt_rdma.host.system.tree import state_and_start
 
 
@@ -85,28 +85,28 @@ class Versions:
 def read_versions(
     root: Union[str, Path] = "/",
     problems: Optional[list[str]] = None,
+    policy: Optional[StoredPolicy] = None,
     *,
-    whole: bool = True,
+    with_vdsm: bool = True,
 ) -> Versions:
-    """Return the versions of the host below ``root``; ``problems`` gets sentences about
-    what cannot be read. If not ``whole``, that of VDSM, which only rpm knows, is None,
-    and so is the policy: the metrics have read it, and are written every 15 s.
+    """Return the versions of the host below ``root``, with the ``policy`` in force;
+    ``problems`` gets sentences about what cannot be read. That of VDSM, which only rpm
+    knows, is None if not ``with_vdsm``: the metrics are written every 15 s.
     """
     root, problems = Path(root), [] if problems is None else problems
     reader, installed = HostReader(root), installed_version()
     kernel = reader.kernel_release()
     if installed is None:
         problems.append("the version of the installed package cannot be read")
-    stored = store.in_force(under(root, POLICY_JSON)).stored if whole else None
     process = vdsmd_process(root)
     return Versions(
         add_on=installed,
         python=platform.python_version(),
-        policy=stored.digest if stored else None,
-        policy_loaded_at=stored.loaded_at if stored else None,
+        policy=policy.digest if policy else None,
+        policy_loaded_at=policy.loaded_at if policy else None,
         vdsmd=_vdsmd(root, process, installed) if process else None,
         daemon=_daemon(root, installed, problems),
-        vdsm=reader.vdsm_version(problems) if whole else None,
+        vdsm=reader.vdsm_version(problems) if with_vdsm else None,
         kernel=None if kernel == UNKNOWN else kernel,
     )
 

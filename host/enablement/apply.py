@@ -234,11 +234,6 @@ class EnablementResult:
     restart_needed: bool
     advice: tuple[Advice, ...] = ()
 
-    @property
-    def changed(self) -> bool:
-        """Whether a step was carried out."""
-        return bool(self.steps)
-
 
 def enable(
     root: Union[str, Path] = "/",
@@ -255,8 +250,7 @@ def enable(
     """
     if mode not in MODES:
         raise UsageProblem(
-            "mode-unknown",
-            f"there is no mode {mode!r}; allowed: {', '.join(MODES)}",
+            "mode-unknown", f"there is no mode {mode!r}; allowed: {', '.join(MODES)}"
         )
     root = Path(root)
     with one_run(root, by="enable"):
@@ -287,12 +281,7 @@ def disable(
 
 
 def _state(root: Path, run: Optional[Runner]) -> EnablementState:
-    try:
-        state = read_state(root)
-    except OSError as error:
-        raise Problem(
-            "enablement-unreadable", f"{error.filename}: {error.strerror}"
-        ) from error
+    state = read_state(root)
     own_systemd = root == Path("/") and state.systemd
     return replace(state, systemd=own_systemd or run is not None)
 

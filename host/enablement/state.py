@@ -17,9 +17,9 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 from ovirt_rdma.host.collect import software
 from ovirt_rdma.host.collect.software import read_selinux, running_scripts
@@ -44,6 +44,7 @@ from ovirt_rdma.host.paths import (
     under,
 )
 from ovirt_rdma.host.policy import store
+from ovirt_rdma.host.policy.store import InForce, StoredPolicy
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.text import whole
 from ovirt_rdma.host.system.tree import FileTree
@@ -132,7 +133,18 @@ _MARKERS = {marker_text(mode).encode(): mode for mode in MODES}
 
 
 def read_state(root: Path) -> EnablementState:
-    """Read the state below ``root``. Raises OSError if a place is unreadable."""
+    """Read the state below ``root``. Raises Problem if a folder of the system cannot be
+    read.
+    """
+    try:
+        return _read_state(root)
+    except OSError as error:
+        raise Problem(
+            "enablement-unreadable", f"{error.filename}: {error.strerror}"
+        ) from error
+
+
+def _read_state(root: Path) -> EnablementState:
     marker, mode = _one_of(_MARKERS, under(root, ENABLED))
     note, _ = _one_of({NOTE.encode(): ""}, under(root, FOLDER_NOTE))
     folder = under(root, DROPIN_DIRECTORY)
@@ -351,22 +363,22 @@ def selinux_advice(state: EnablementState) -> Iterator[Advice]:
     )
 
 
-def _policy(state: EnablementState, policy: LoadedPolicy) -> Iterator[Advice]:
+def _policy(state: EnablementState, policy: InForce, fix: str) -> Iterator[Advice]:
     host = MODE_HOST in modes_on(state)
     if policy.problem is not None:
         effect = (
             "a vdsmd that starts now mounts NFS as stock, even where the policy "
             "requires RDMA"
         )
-        if policy.loaded:
+        if policy.stored:
             effect = "its copy is used for NFS mounts"
         if host:
             effect = "VDSM's hooks change nothing"
         sentence = f"The stored policy cannot be used; {effect}"
-        yield Advice(sentence, policy.fix)
-    elif state.link == OURS and not policy.loaded:
+        yield Advice(sentence, fix)
+    elif state.link == OURS and not policy.stored:
         yield Advice("No policy is loaded, so NFS mounts are stock", _LOAD)
-    elif host and not policy.loaded:
+    elif host and not policy.stored:
         sentence = (
             "No policy is loaded, so VDSM's hooks only refuse what InfiniBand cannot do"
         )
@@ -392,121 +404,78 @@ def _bypass(state: EnablementState, root: Path) -> Iterator[Advice]:
 
 
 @dataclass(frozen=True)
-class Enabled:
-    """The enabled mode and its files.
-
-    ``marker`` and ``link`` are ``absent``, ``ours`` or ``foreign``. ``mode`` is None
-    unless the marker and the other files of the mode exist.
-    """
-
-    mode: Optional[str]
-    marker: str
-    link: str
-    overrides: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Package:
-    """The files of the package that exist."""
-
-    launcher: bool
-    dropin: bool
-
-
-@dataclass(frozen=True)
-class LoadedPolicy:
-    """The policy in force.
-
-    ``problem`` and ``fix`` say why the stored policy cannot be used; then ``loaded``
-    says if its copy is in force. ``copy_problem`` says why the copy could not replace
-    the file.
-    """
-
-    loaded: bool
-    digest: Optional[str] = None
-    source: Optional[str] = None
-    loaded_at: Optional[str] = None
-    rules: int = 0
-    problem: Optional[str] = None
-    fix: str = ""
-    copy_problem: Optional[str] = None
-
-
-@dataclass(frozen=True)
 class Status:
-    """The status of a host, with advice on inconsistencies."""
+    """The status of a host: the state of enablement, the policy in force, the fix if
+    its file cannot be used, why its copy could not replace the file, as a clause, and
+    advice on inconsistencies.
+    """
 
-    enabled: Enabled
-    package: Package
-    running: Optional[VdsmdProcess]
-    policy: LoadedPolicy
+    state: EnablementState
+    policy: InForce
+    fix: str
+    copy_problem: Optional[str]
     advice: tuple[Advice, ...]
+
+    @property
+    def mode(self) -> Optional[str]:
+        """The enabled mode; None unless marker and other files of the mode exist."""
+        half = self.state.marker_mode == MODE_VDSMD and self.state.link != OURS
+        return None if half else self.state.marker_mode
+
+    def document(self) -> dict[str, Any]:
+        """Return it for ``-o json``."""
+        state, stored, problem = self.state, self.policy.stored, self.policy.problem
+        return {
+            "enabled": {
+                "mode": self.mode,
+                "marker": state.marker,
+                "link": state.link,
+                "overrides": state.overrides,
+            },
+            "package": {"launcher": state.launcher, "dropin": state.dropin},
+            "running": state.process and asdict(state.process),
+            "policy": {
+                "loaded": stored is not None,
+                "digest": stored and stored.digest,
+                "source": stored and stored.source,
+                "loaded_at": stored and stored.loaded_at,
+                "rules": len(stored.policy.nfs.rules) if stored else 0,
+                "problem": problem and str(problem),
+                "fix": self.fix,
+                "copy_problem": self.copy_problem,
+            },
+            "advice": [asdict(one) for one in self.advice],
+        }
 
 
 def read_status(root: Union[str, Path] = "/") -> Status:
-    """Read the status of the host below ``root``. Changes nothing.
-
-    Raises Problem if a folder of the system cannot be read.
-    """
+    """Read the status of the host below ``root``. Raises as :func:`read_state`."""
     root = Path(root)
-    try:
-        state = read_state(root)
-    except OSError as error:
-        raise Problem(
-            "enablement-unreadable", f"{error.filename}: {error.strerror}"
-        ) from error
-    policy = _loaded_policy(root)
+    state, path = read_state(root), under(root, POLICY_JSON)
+    policy = store.in_force(path)
+    load, fix, unlike = _load_from(policy.stored, root), "", None
+    if policy.problem:
+        fix = policy.problem.fix.replace(_LOAD, load)
+    elif policy.stored:
+        unlike = store.copy_problem(path)
+    copy = f"{POLICY_COPY}, which replaces a damaged {POLICY_JSON}, {unlike}"
     return Status(
-        Enabled(_mode(state), state.marker, state.link, state.overrides),
-        Package(state.launcher, state.dropin),
-        state.process,
+        state,
         policy,
+        fix,
+        unlike,
         (
-            *_copy(policy, root),
+            *([Advice(copy, load)] if unlike else []),
             *_launcher(state),
             *selinux_advice(state),
-            *_policy(state, policy),
+            *_policy(state, policy, fix),
             *_bypass(state, root),
         ),
     )
 
 
-def _mode(state: EnablementState) -> Optional[str]:
-    if state.marker_mode == MODE_VDSMD and state.link == OURS:
-        return MODE_VDSMD
-    return MODE_HOST if state.marker_mode == MODE_HOST else None
-
-
-def _loaded_policy(root: Path) -> LoadedPolicy:
-    path = under(root, POLICY_JSON)
-    in_force = store.in_force(path)
-    stored, problem = in_force.stored, in_force.problem
-    sentence, fix = (str(problem), problem.fix) if problem else (None, "")
-    if stored is None:
-        return LoadedPolicy(False, problem=sentence, fix=fix)
-    return LoadedPolicy(
-        True,
-        stored.digest,
-        stored.source,
-        stored.loaded_at,
-        len(stored.policy.nfs.rules),
-        sentence,
-        fix.replace(_LOAD, _load_from(stored.source, root)),
-        None if problem else store.copy_problem(path),
-    )
-
-
-def _load_from(source: Optional[str], root: Path) -> str:
-    """Return the command that loads the policy of ``source`` again."""
-    if source in (None, str(under(root, POLICY_YAML))):
+def _load_from(stored: Optional[StoredPolicy], root: Path) -> str:
+    """Return the command that loads the policy of the same file again."""
+    if stored is None or stored.source == str(under(root, POLICY_YAML)):
         return _LOAD
-    return f"{_LOAD} {shlex.quote(source)}"
-
-
-def _copy(policy: LoadedPolicy, root: Path) -> Iterator[Advice]:
-    if policy.copy_problem is not None:
-        yield Advice(
-            f"{POLICY_COPY}, which replaces a damaged {POLICY_JSON}, "
-            f"{policy.copy_problem}",
-            _load_from(policy.source, root),
-        )
+    return f"{_LOAD} {shlex.quote(stored.source)}"

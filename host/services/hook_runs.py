@@ -11,7 +11,7 @@ a mode is refused, and ``auto`` is resolved, as in ``plan``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,18 +20,14 @@ from typing import Callable, Optional, Union
 from ovirt_rdma.host.changes.journal import (
     DONE,
     HOOK,
-    Ledger,
     Listener,
+    Run,
     RunResult,
+    open_run,
 )
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
 from ovirt_rdma.host.changes.plan import gate
-from ovirt_rdma.host.changes.run import (
-    Decided,
-    HostRun,
-    RecoveryIncomplete,
-    decide_for,
-)
+from ovirt_rdma.host.changes.run import Decided, HostRun, RecoveryIncomplete, decide_for
 from ovirt_rdma.host.errors import Refused, Sentence
 from ovirt_rdma.host.facts.devices import OvirtNetwork
 from ovirt_rdma.host.facts.model import Facts
@@ -50,10 +46,7 @@ from ovirt_rdma.host.rules.base import (
 from ovirt_rdma.host.rules.ipoib_mtu import MODE
 from ovirt_rdma.host.rules.ipoib_profile import PROFILES
 from ovirt_rdma.host.rules.registry import decide
-from ovirt_rdma.host.services.network_request import (
-    NO_REFUSAL,
-    WantedMode,
-)
+from ovirt_rdma.host.services.network_request import NO_REFUSAL, WantedMode
 from ovirt_rdma.host.system.commands import Runner, run_command
 from ovirt_rdma.host.system.lock import LockHeld, one_run
 
@@ -107,30 +100,15 @@ class HookRun(HostRun):
         links that are in use by now, so a hook rolls back live steps only. Raises
         Refused for an open run that must be left to the operator.
         """
-        blocked = blocked_by(self.journal.ledger())
+        blocked = open_run(self.journal.ledger(), is_live)
         if blocked:
             raise Refused("run-open", blocked)
         return super().recover(even_in_use=even_in_use)
 
 
-def blocked_by(ledger: Ledger) -> str:
-    """Return, as a sentence, the open run that a hook must leave to the operator, or
-    "". Pure.
-    """
-    if ledger.awaiting:
-        number = ledger.awaiting.number
-        return f"run {number} awaits confirmation (ovirt-rdma-host confirm, or revert)"
-    run = ledger.interrupted
-    if run and any(act.effect != LIVE for act in run.applied):
-        return (
-            f"run {run.number} ({run.by}) was interrupted, and its rollback may "
-            "take a link down (roll it back with ovirt-rdma-host apply, or revert)"
-        )
-    return ""
-
-
-# More lines are not read; `ovirt-rdma-host check` prints all.
-MOST_LINES = 20
+def is_live(run: Run) -> bool:
+    """Whether the rollback of ``run`` takes no link down. Pure."""
+    return all(act.effect == LIVE for act in run.applied)
 
 
 def live_run(
@@ -143,9 +121,9 @@ def live_run(
     host: Optional[HostEffects] = None,
 ) -> None:
     """Do the live steps of the plan for the host below ``root``, or only those for
-    ``netdevs``. ``say`` gets a line for each step that was done, and for all else that
-    differs from the policy. ``by`` names the hook in the journal; for ``run`` and
-    ``host`` see HookRun.
+    ``netdevs``. ``say`` gets a line for each step that was done, and one with the ids
+    of all else that differs from the policy. ``by`` names the hook in the journal; for
+    ``run`` and ``host`` see HookRun.
 
     Does nothing without a policy, or if another run has the lock. Raises Problem where
     the policy or the journal cannot be used.
@@ -159,7 +137,8 @@ def live_run(
         with one_run(root, by=by):
             hook.recover()
             prepared = decide_for(hook.facts(), policy)
-            steps = live_steps(prepared, netdevs)
+            allowed = gate(prepared.decision.applicable, live_only=True).steps
+            steps = [s for s in allowed if s.effect == LIVE and _is_for(s, netdevs)]
             facts, digest = prepared.facts, policy.digest
             result = hook.apply(steps, facts, verb=HOOK, policy=digest)
     except (LockHeld, Refused, RecoveryIncomplete) as refusal:
@@ -167,41 +146,21 @@ def live_run(
         return
     if result.outcome != DONE:
         say(result.sentence)
-    lines = list(remaining_lines(prepared, result.done, netdevs))
-    for text in lines[:MOST_LINES]:
-        say(text)
-    if len(lines) > MOST_LINES:
-        say(f"and {len(lines) - MOST_LINES} more: ovirt-rdma-host check")
+    left = _remaining(prepared, result.done, netdevs)
+    if left:
+        say(f"left: {', '.join(left)} (ovirt-rdma-host check)")
 
 
-def live_steps(
-    prepared: Decided, netdevs: Optional[Collection[str]]
-) -> tuple[Step, ...]:
-    """Return the steps that a hook may do, in their order. Pure."""
-    steps = gate(prepared.decision.applicable, live_only=True).steps
-    return tuple(s for s in steps if s.effect == LIVE and _is_for(s, netdevs))
-
-
-def remaining_lines(
+def _remaining(
     prepared: Decided, done: Collection[str], netdevs: Optional[Collection[str]]
-) -> Iterator[str]:
-    """Yield a line for each step that was not done, and each failure without a step.
-    Pure.
-    """
-    steps = set()
-    for step in prepared.decision.steps:
-        steps.add((step.rule, step.subject))
-        if step.id in done or not _is_for(step, netdevs):
-            continue
-        why = f"refused: {step.refused}" if step.refused else f"is {step.effect}"
-        fix = "" if step.refused else "; ovirt-rdma-host apply does it"
-        yield f"left: {step.id}: {step.sentence}: {why}{fix}"
-    for finding in prepared.decision.findings:
-        if finding.verdict != FAIL or not _is_for(finding, netdevs):
-            continue
-        if (finding.rule, finding.subject) not in steps:
-            fix = f" (fix: {finding.fix})" if finding.fix else ""
-            yield f"{finding.rule}/{finding.subject}: {finding.sentence}{fix}"
+) -> list[str]:
+    """Return the ids of steps that were not done, and of failures without a step."""
+    failed = [f for f in prepared.decision.findings if f.verdict == FAIL]
+    found: list[Union[Step, Finding]] = [*prepared.decision.steps, *failed]
+    ids = dict.fromkeys(
+        f"{one.rule}/{one.subject}" for one in found if _is_for(one, netdevs)
+    )
+    return [one for one in ids if one not in done]
 
 
 def _is_for(outcome: Union[Step, Finding], netdevs: Optional[Collection[str]]) -> bool:

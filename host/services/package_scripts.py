@@ -61,10 +61,7 @@ def notes_after_install(root: Union[str, Path]) -> list[Advice]:
     return notes
 
 
-def prepare_erase(
-    root: Union[str, Path],
-    run: Optional[Runner] = None,
-) -> list[Advice]:
+def prepare_erase(root: Union[str, Path], run: Optional[Runner] = None) -> list[Advice]:
     """Disable everything below ``root``, end our opensm, and remove our files if
     nothing is applied.
 

@@ -77,7 +77,7 @@ REVIEW = "the proof of the mount and the policy"
 HEALTH = "/run/ovirt-rdma/health.json"
 PATHS = "/run/ovirt-rdma/paths.json"
 OWN = "the exporter itself"
-VERSIONS = "what `ovirt-rdma-host version` reads"
+VERSIONS = "what `ovirt-rdma-host status` reads"
 POLICY = "/var/lib/ovirt-rdma/policy.json"
 
 # The labels and the source of the metrics whose names begin so; the first one counts.
@@ -552,7 +552,7 @@ def read_metrics(root: str = "/") -> Metrics:
     reviews = review_all(facts, policy, sharing=False)
     health = read_state(root, problems)
     paths = read_paths(root, problems)
-    versions = read_versions(root, problems, whole=False)
+    versions = read_versions(root, problems, with_vdsm=False)
     took_s = time.monotonic() - started
     mounts = _limited(statistics.mounts, MOST_MOUNTS, "mounts", left_out)
     shown = {mount.mountpoint for mount in mounts}

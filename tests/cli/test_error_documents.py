@@ -34,7 +34,6 @@ def test_yaml_has_the_same(capsys):
         ("plan --output=json --exit", "arguments-unknown"),
         ("nfs -o json", "verb-unknown"),
         ("apply --confirm-timeout 9 -o json", "usage"),
-        ("apply --facts x -o json", "verb-takes-no-facts"),
         ("nfs check nas -o json", "export-server-missing"),
         ("nfs --output json", "verb-unknown"),
     ],

@@ -118,7 +118,7 @@ def test_apply_keeps_what_is_set_and_revert_brings_all_back(host: PreparedHost) 
     FABRIC.bind(host.guest, 3)
     host.becomes(BECOMES)
     unit = "ovirt-rdma-netdev@ib3.service"
-    assert "mode was datagram, is connected" in host.said(f"journalctl -u {unit}")
+    assert "was datagram, is connected" in host.said(f"journalctl -u {unit}")
     host.said("ip link set ib3 up")
 
     # Changes that need NetworkManager are not forgotten.

@@ -97,7 +97,7 @@ def test_doing_what_it_says_until_all_is_well(unprepared: Guest) -> None:
     saving = "ovirt-rdma-host plan --diff --exit-code --out hv1-plan.json"
     saved = run(guest, saving)
     assert saved.exit_code == 3
-    assert "-tx-tcp-segmentation: on\n+tx-tcp-segmentation: off" in saved.stdout
+    assert "tx-tcp-segmentation of ib0: on -> off" in saved.stdout
     # Nothing was changed so far.
     assert "tx-tcp-segmentation: on" in guest.run("ethtool -k ib0").stdout
     applying = following(saved)

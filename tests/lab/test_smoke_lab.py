@@ -11,7 +11,6 @@ Half of them have one kernel, and half the other.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -106,40 +105,3 @@ def test_a_network_setup_of_vdsm(host: HookedHost) -> None:
     host.call("after_network_setup", wanted)
     assert host.tso() == {**TSO, "ib0": "tx-tcp-segmentation: off"}
     host.has_logged("after_network_setup: IPOIB-TSO-01/ib0: on -> off")
-
-
-FINDINGS = "/var/lib/ovirt-rdma/findings.json"
-# The record of an earlier kernel, with a failure that this one does not have.
-EARLIER = json.dumps(
-    {
-        "schema_version": 1,
-        "kind": "findings",
-        "now": {
-            "kernel": "5.10.0-earlier",
-            "policy": None,
-            "findings": [
-                {
-                    "rule": "LAB-01",
-                    "subject": "host",
-                    "verdict": "FAIL",
-                    "sentence": "it failed",
-                    "fix": "",
-                }
-            ],
-        },
-        "before": None,
-    }
-)
-
-
-@pytest.mark.faults
-def test_findings_after_another_kernel(host: HookedHost) -> None:
-    host.must("enable", "--mode", "vdsmd")
-    host.said(f"echo '{EARLIER}' > {FINDINGS}")
-    host.said("systemctl reload ovirt-rdmad.service")
-    host.wait_until(f"! grep -q '\"before\": null' {FINDINGS}", 300)
-    change = "PASS LAB-01 host (was FAIL)"
-    log = "journalctl -u ovirt-rdmad.service -o cat"
-    host.wait_until(f"{log} | grep -qF '{change}'", 300)
-    assert change in " ".join(host.must("status").split())
-    host.said(f"rm {FINDINGS}")

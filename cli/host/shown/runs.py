@@ -46,7 +46,7 @@ def describe_changes(applied: AtomicChange, *, back: bool = False) -> Iterator[s
             continue
         pair = (after, change.before) if back else (change.before, after)
         kind = kind_of(change)
-        yield f"{kind.describe()}: {' -> '.join(map(kind.summary, pair))}"
+        yield f"{kind.describe()}: {' -> '.join(map(kind.value_text, pair))}"
 
 
 DONE = "done"
@@ -161,14 +161,12 @@ class ThisHost(HostRun):
 
     def timer(self, run: int) -> ConfirmationTimer:
         """Return the timer that rolls back the run with this number."""
-        return ConfirmationTimer(run, self.root, TOOLS)
+        return ConfirmationTimer(run, self.effects)
 
 
 def as_root(verb: str, root: str) -> None:
     """Raise Problem if this process may not change the host."""
     if root == "/" and os.geteuid() != 0:
         raise Problem(
-            "not-root",
-            f"only root can change this host: {verb}",
-            "run it as root",
+            "not-root", f"only root can change this host: {verb}", "run it as root"
         )

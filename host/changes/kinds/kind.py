@@ -343,12 +343,11 @@ class Kind:
     - ``is_named``: its changes have a ``name`` besides the target.
     - ``may_be_removed``: its ``after`` may be None.
     - ``is_volatile``: the kernel forgets the value at a boot.
-    - ``is_text``: the values are whole texts, too long for a sentence.
+    - ``is_text``: the values are whole texts of files.
     - ``is_maker``: it makes something that other changes can set, and is undone with
       all later changes to that.
     - ``outlives_netdev``: its target and value stay when the netdev is renamed or
       removed.
-    - ``absent`` is the text for the value None, ``title`` the head of a diff.
     - ``stays``: why an undo has nothing to do; else None.
     """
 
@@ -362,8 +361,6 @@ class Kind:
     is_text: ClassVar[bool] = False
     is_maker: ClassVar[bool] = False
     outlives_netdev: ClassVar[bool] = False
-    absent: ClassVar[str] = "not present"
-    title: ClassVar[str] = "{}"
     stays: ClassVar[Optional[Sentence]] = None
 
     @classmethod
@@ -483,11 +480,8 @@ class Kind:
 
     def owns(self, other: Kind) -> bool:
         """Whether ``other`` has changed something that this makes."""
-        return self.made_netdev is not None and other.goes_with_netdev(self.made_netdev)
-
-    def goes_with_netdev(self, name: str) -> bool:
-        """Whether its value disappears with the netdev ``name``."""
-        return self.netdev == name and not self.outlives_netdev
+        made = self.made_netdev
+        return made is not None and other.netdev == made and not other.outlives_netdev
 
     # Values.
 
@@ -527,20 +521,9 @@ class Kind:
         """Return the property as text: ``mtu of ib0``."""
         return self.change.target
 
-    @property
-    def label(self) -> str:
-        """The property without its netdev: ``mtu``."""
-        return self.change.name or self.change.target.rpartition("/")[2]
-
-    def value_text(self, value: Optional[str], text: str = "another text") -> str:
-        """Return ``value`` for a sentence; for a file, ``text`` instead."""
-        if value is None:
-            return self.absent
-        return text if self.is_text else value.strip() or "empty"
-
-    def summary(self, value: Optional[str]) -> str:
-        """Return ``value`` for a table."""
-        return "none" if value is None else value or "empty"
+    def value_text(self, value: Optional[str]) -> str:
+        """Return ``value`` for a sentence or a table."""
+        return "none" if value is None else value.strip() or "empty"
 
     def manual_fix(self, value: Optional[str]) -> str:
         """Return the command with which an operator restores ``value``, which is None

@@ -122,10 +122,6 @@ class Sysfs(Kind):
         return found[1], found[2]
 
     @property
-    def label(self) -> str:
-        return self.sysfs_file or super().label
-
-    @property
     def port(self) -> Optional[tuple[str, int]]:
         found = _PORT_FILE.fullmatch(self.change.target)
         return (found[1], int(found[2])) if found else None
@@ -402,7 +398,7 @@ class NetdevSetting(Kind):
         return replace(self.change, target=name)
 
     def describe(self) -> str:
-        return f"{self.label} of {self.change.target}"
+        return f"{self.change.name} of {self.change.target}"
 
     def do(self, host: Host) -> None:
         if self.is_gone(host):
@@ -418,7 +414,6 @@ class OffloadState(NetdevSetting):
 
     name = OFFLOAD
     is_named = True
-    title = "ethtool -K {}"
 
     def values(self) -> Optional[str]:
         known = re.fullmatch(NETDEV, self.change.target)
@@ -668,9 +663,8 @@ class RoceTos(NetdevSetting):
         known = re.fullmatch(NETDEV, self.change.target)
         return r"25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9]" if known else None
 
-    @property
-    def label(self) -> str:
-        return "default_roce_tos"
+    def describe(self) -> str:
+        return f"default_roce_tos of {self.change.target}"
 
     def is_due(self, host: Host) -> bool:
         return self._file(host) is not None

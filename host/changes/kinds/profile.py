@@ -242,8 +242,6 @@ class ProfileProperty(Kind):
     is_named = True
     may_be_removed = True
     outlives_netdev = True
-    absent = "not set"
-    title = "NetworkManager profile {}"
 
     def values(self) -> Optional[str]:
         target = self.change.target

@@ -74,15 +74,9 @@ def kind_of(change: Change, uuid: Optional[str] = None) -> Kind:
     return known(change, uuid)
 
 
-def kinds_of(act: AtomicChange) -> tuple[Kind, ...]:
-    """Return the kinds of the changes of ``act``; a new profile is one."""
-    new = NewProfile.of(act) if act.changes else None
-    return (new,) if new else tuple(kind_of(c, act.uuid) for c in act.changes)
-
-
 def kind_of_act(act: AtomicChange) -> Kind:
-    """Return the first of the kinds of ``act``."""
-    return kinds_of(act)[0]
+    """Return the kind of ``act``: that of its only change, or a new profile."""
+    return NewProfile.of(act) or kind_of(act.changes[0], act.uuid)
 
 
 class HostEffects(Host):
@@ -97,10 +91,7 @@ class HostEffects(Host):
         return kind_of(change).refusal()
 
     def read(
-        self,
-        change: Change,
-        uuid: Optional[str] = None,
-        place: Optional[Place] = None,
+        self, change: Change, uuid: Optional[str] = None, place: Optional[Place] = None
     ) -> Reading:
         """Return the present value of the property that ``change`` sets; never raises.
 
@@ -122,39 +113,32 @@ class HostEffects(Host):
             found.make_readable(self)
 
     def do(self, act: AtomicChange) -> None:
-        """Set the ``after`` of each change of ``act``, in their order, and wait until
-        it is in effect. A new profile is made completely or not at all. An active one
-        is activated again if that is needed and ``act`` may take the link down. Raises
-        EffectFailed.
+        """Set the ``after`` of each change of ``act``, and wait until it is in effect.
+        A new profile is made completely or not at all. An active one is activated again
+        if that is needed and ``act`` may take the link down. Raises EffectFailed.
         """
-        self._check(act)
-        for kind in kinds_of(act):
-            found = kind.at(self, act.place)
-            if found is None:
-                raise EffectFailed("netdev-gone", f"{kind.netdev} no longer exists")
-            found.do(self)
-            if act.effect == LINK_DOWN:
-                found.take_effect(self)
+        kind = self._allowed(act)
+        found = kind.at(self, act.place)
+        if found is None:
+            raise EffectFailed("netdev-gone", f"{kind.netdev} no longer exists")
+        found.do(self)
+        if act.effect == LINK_DOWN:
+            found.take_effect(self)
 
     def undo(self, act: AtomicChange) -> None:
-        """Undo ``act``, the last change first, each to its ``before``. Safe to call
-        again, and if there is nothing to undo. Raises EffectFailed.
+        """Undo ``act``, each change to its ``before``. Safe to call again, and if there
+        is nothing to undo. Raises EffectFailed.
         """
-        self._check(act)
-        for kind in reversed(kinds_of(act)):
-            found = kind.at(self, act.place)
-            if found:
-                found.undo(self)
+        found = self._allowed(act).at(self, act.place)
+        if found:
+            found.undo(self)
 
     def gone(self, act: AtomicChange) -> bool:
         """Whether the profile, netdev, device or unit of ``act`` does not exist, so
         that there is nothing to undo. False if that is unknown.
         """
-        found = (kind.at(self, act.place) for kind in kinds_of(act))
-        return all(
-            kind is None or (not kind.refusal() and kind.is_gone(self))
-            for kind in found
-        )
+        kind = kind_of_act(act).at(self, act.place)
+        return kind is None or (not kind.refusal() and kind.is_gone(self))
 
     def present(self, act: AtomicChange) -> AtomicChange:
         """Return ``act`` with the present names, if the netdev of ``act.place`` has
@@ -164,16 +148,17 @@ class HostEffects(Host):
         found = [(kind.at(self, act.place) or kind).change for kind in kinds]
         return replace(act, changes=tuple(found))
 
-    def _check(self, act: AtomicChange) -> None:
-        """Raise EffectFailed if none of our rules makes such a change; nothing is done
-        then.
+    def _allowed(self, act: AtomicChange) -> Kind:
+        """Return the kind of ``act``. Raises EffectFailed if none of our rules makes
+        such a change; nothing is done then.
         """
         refusals = [kind_of(change).refusal() for change in act.changes]
-        if not refusals:
-            refusals = [f"step {act.step!a} has no changes"]
+        if len(refusals) != 1 and not (refusals and NewProfile.of(act)):
+            refusals = [f"step {act.step!a} has {len(refusals)} changes in one"]
         for refusal in filter(None, refusals):
             raise EffectFailed(
                 "change-not-allowed",
                 refusal,
                 "find out who has changed the journal or the plan file",
             )
+        return kind_of_act(act)

@@ -32,13 +32,7 @@ from ovirt_rdma.host.paths import (
     OPENSM_UNIT,
     PARTITIONS_FILES,
 )
-from ovirt_rdma.host.rules.base import (
-    FILE,
-    MODULE,
-    OPENSM_FILE,
-    OPENSM_SETTINGS,
-    UNIT,
-)
+from ovirt_rdma.host.rules.base import FILE, MODULE, OPENSM_FILE, OPENSM_SETTINGS, UNIT
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.files import (
     OWN_FILES,
@@ -71,9 +65,9 @@ class File(Kind):
         data = value.encode("utf-8", "surrogateescape")
         return data.decode("utf-8", "backslashreplace").rstrip("\n")
 
-    def summary(self, value: Optional[str]) -> str:
+    def value_text(self, value: Optional[str]) -> str:
         if value is None:
-            return super().summary(value)
+            return super().value_text(value)
         lines = value.count("\n") + bool(value and not value.endswith("\n"))
         return f"a file of {lines} line{'' if lines == 1 else 's'}"
 
@@ -207,7 +201,6 @@ class Module(Kind):
     """A loaded kernel module."""
 
     name = MODULE
-    title = "module {}"
     stays = Sentence("module-stays-loaded", "a module stays loaded")
 
     def values(self) -> Optional[str]:
@@ -243,7 +236,6 @@ class Unit(Kind):
 
     name = UNIT
     is_named = True
-    title = "systemd unit {}"
 
     def values(self) -> Optional[str]:
         # Before our change, a unit may have any state of systemctl: "static".

@@ -29,12 +29,7 @@ from ovirt_rdma.host.changes.kinds.kind import (
 from ovirt_rdma.host.changes.kinds.netdev import Sysfs
 from ovirt_rdma.host.collect.rdma import PCI_DEVICES
 from ovirt_rdma.host.collect.tools import rows, virtual_functions
-from ovirt_rdma.host.facts.devices import (
-    VFIO,
-    Guid,
-    VirtualFunction,
-    mlx4_function,
-)
+from ovirt_rdma.host.facts.devices import VFIO, Guid, VirtualFunction, mlx4_function
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, SYSFS, VF, Change
@@ -113,10 +108,6 @@ class _OfVfs(Kind):
     def describe(self) -> str:
         numbers = ", ".join(map(str, self._numbers))
         return f"{self.change.name} of the VFs {numbers} of {self.change.target}"
-
-    @property
-    def label(self) -> str:
-        return f"{self.change.name} of VFs"
 
     def normal(self, value: str) -> Optional[str]:
         return value.strip()
@@ -273,10 +264,6 @@ class VfNumber(_OfVfs):
 
     def describe(self) -> str:
         return f"number of VFs of {self.change.target}"
-
-    @property
-    def label(self) -> str:
-        return "number of VFs"
 
     def interrupts(self, users: NetdevUsers) -> tuple[str, ...]:
         address = self.change.target

@@ -47,12 +47,12 @@ def test_all_is_well(enabled, monkeypatch):
     now = seconds_after_boot()
     monkeypatch.setattr(daemon, "seconds_after_boot", lambda: now)
     ran = TaskState("health", OK, "mounts: 3 ok", (), now - 4, 0.5, now + 6)
-    begun = TaskState("recheck", began_s=now - 30)
+    begun = TaskState("capabilities", began_s=now - 30)
     running(enabled, TaskState("block", OFF, "no targets"), ran, begun)
     result = enabled("daemon", "status")
     assert result.code == 0
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
-    assert lines[1].startswith("recheck waits running for 30 s")
+    assert lines[1].startswith("capabilities waits running for 30 s")
     assert lines[2] == "health ok 4 s ago in 6 s mounts: 3 ok"
     assert lines[3] == "block off - - no targets"
     assert lines[4].endswith(" is running.")
@@ -63,7 +63,7 @@ def test_problems_come_first(enabled):
         enabled,
         WELL,
         TaskState("metrics", PROBLEM, "written", ("a file is missing",)),
-        TaskState("recheck", FAILED, "ValueError"),
+        TaskState("capabilities", FAILED, "ValueError"),
         TaskState("partitions", HANGS, "it waits in the kernel"),
     )
     result = enabled("daemon", "status")
@@ -75,13 +75,13 @@ def test_problems_come_first(enabled):
 
 
 def test_the_document(enabled):
-    running(enabled, WELL, TaskState("recheck", FAILED, "ValueError"))
+    running(enabled, WELL, TaskState("capabilities", FAILED, "ValueError"))
     result = enabled("daemon", "status", "-o", "json")
     document = result.document
     assert (result.code, document["kind"]) == (3, "daemon")
     assert (document["schema_version"], document["running"]) == (1, True)
     assert document["wanted"]
-    assert [task["name"] for task in document["tasks"]] == ["recheck", "health"]
+    assert [task["name"] for task in document["tasks"]] == ["capabilities", "health"]
 
 
 def test_a_policy_that_cannot_be_used(enabled):

@@ -54,7 +54,7 @@ def test_a_host_with_hundreds_of_vfs_is_still_an_overview(shown):
     )
     text = shown(replace(EVERYTHING, adapters=(PF, *vfs)))
     assert "3 of 8 (508 vfio-pci)\n" in text
-    assert len(text.splitlines()) < 140
+    assert len(text.splitlines()) < 120
 
 
 def test_a_vf_without_its_physical_function_has_a_line(shown):

@@ -103,7 +103,6 @@ def test_the_daemon_runs_until_sigterm_and_leaves_what_is_true(ready):
         "partitions",
         "block",
         "paths",
-        "recheck",
     }
     # Still enabled: the engine gets the same while the daemon starts again.
     assert "NFS_RDMA" in under(ready.root, CAPS_JSON).read_text()

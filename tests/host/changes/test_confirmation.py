@@ -13,6 +13,7 @@ from ovirt_rdma.host.changes.confirmation import (
     ConfirmationTimer,
     own_program,
 )
+from ovirt_rdma.host.changes.kinds.kind import Host
 from ovirt_rdma.host.paths import SYSTEMD_BOOTED, under
 from ovirt_rdma.host.system.commands import NotInstalled
 
@@ -26,7 +27,7 @@ def systemd(tmp_path):
     found.runner = FakeRunner()
     found.runner.program("systemd-run", found.systemd_run)
     found.runner.program("systemctl", found.stop)
-    found.timer = lambda number: ConfirmationTimer(number, tmp_path, found.runner)
+    found.timer = lambda number: ConfirmationTimer(number, Host(tmp_path, found.runner))
     return found
 
 
@@ -78,7 +79,7 @@ def test_systemd_that_does_not_take_it(systemd):
 
 
 def test_no_systemd(tmp_path):
-    timer = ConfirmationTimer(7, tmp_path, FakeRunner())
+    timer = ConfirmationTimer(7, Host(tmp_path, FakeRunner()))
     for ask in (timer.check, lambda: timer.set(60)):
         with problem("systemd-not-running", "--confirm-timeout"):
             ask()
@@ -87,7 +88,7 @@ def test_no_systemd(tmp_path):
 
 def test_no_systemd_run(tmp_path):
     under(tmp_path, SYSTEMD_BOOTED).mkdir(parents=True)
-    timer = ConfirmationTimer(7, tmp_path, FakeRunner())
+    timer = ConfirmationTimer(7, Host(tmp_path, FakeRunner()))
     timer.check()
     with problem("timer-not-set", "No such file"):
         timer.set(60)
@@ -96,7 +97,7 @@ def test_no_systemd_run(tmp_path):
 def test_below_another_root_no_real_tool_is_run(tmp_path):
     under(tmp_path, SYSTEMD_BOOTED).mkdir(parents=True)
     with problem("systemd-not-running"):
-        ConfirmationTimer(7, tmp_path).check()
+        ConfirmationTimer(7, Host(tmp_path)).check()
 
 
 def test_a_missing_systemctl_is_no_error_when_stopping(systemd):

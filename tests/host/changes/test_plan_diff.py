@@ -34,44 +34,14 @@ CONF = "/etc/modprobe.d/ovirt-rdma.conf"
             [Change(FILE, CONF, "a\n", None)],
             [f"--- {CONF}", "+++ /dev/null", "@@ -1 +0,0 @@", "-a"],
         ),
-        (
-            [Change(FILE, CONF, "a", "a\n")],
-            [
-                f"--- {CONF}",
-                f"+++ {CONF}",
-                "@@ -1 +1 @@",
-                "-a",
-                "\\ No newline at end of file",
-                "+a",
-            ],
-        ),
         ([Change(FILE, CONF, "a\n", "a\n")], []),
         (
             [Change(UNIT, "a.service", "disabled", "enabled", "enabled")],
-            [
-                "--- systemd unit a.service",
-                "+++ systemd unit a.service",
-                "-enabled: disabled",
-                "+enabled: enabled",
-            ],
+            ["a.service: disabled -> enabled"],
         ),
         (
             [Change(SYSFS, "/sys/class/net/ib0/mtu", "2044", "4092")],
-            [
-                "--- /sys/class/net/ib0/mtu",
-                "+++ /sys/class/net/ib0/mtu",
-                "-2044",
-                "+4092",
-            ],
-        ),
-        # It is written although it is the same, so it is shown as an unchanged line.
-        (
-            [Change(SYSFS, "/sys/class/net/ib0/mtu", "1500", "1500")],
-            [
-                "--- /sys/class/net/ib0/mtu",
-                "+++ /sys/class/net/ib0/mtu",
-                " 1500",
-            ],
+            ["mtu of ib0: 2044 -> 4092"],
         ),
         (
             [
@@ -79,10 +49,8 @@ CONF = "/etc/modprobe.d/ovirt-rdma.conf"
                 Change(PROFILE, "new:ib0", None, "datagram", "infiniband.mode"),
             ],
             [
-                "--- /dev/null",
-                "+++ NetworkManager profile new:ib0",
-                "+connection.interface-name: ib0",
-                "+infiniband.mode: datagram",
+                "connection.interface-name of the new profile of ib0: none -> ib0",
+                "infiniband.mode of the new profile of ib0: none -> datagram",
             ],
         ),
         (
@@ -90,15 +58,9 @@ CONF = "/etc/modprobe.d/ovirt-rdma.conf"
                 Change(OFFLOAD, "ib0", "on", "off", "tso"),
                 Change(OFFLOAD, "ib1", "on", "off", "tso"),
             ],
-            [
-                *("--- ethtool -K ib0", "+++ ethtool -K ib0", "-tso: on", "+tso: off"),
-                *("--- ethtool -K ib1", "+++ ethtool -K ib1", "-tso: on", "+tso: off"),
-            ],
+            ["tso of ib0: on -> off", "tso of ib1: on -> off"],
         ),
-        (
-            [Change(MODULE, "rpcrdma", None, "loaded")],
-            ["--- /dev/null", "+++ module rpcrdma", "+loaded"],
-        ),
+        ([Change(MODULE, "rpcrdma", None, "loaded")], ["rpcrdma: none -> loaded"]),
     ],
 )
 def test_diff(changes, lines):
@@ -111,7 +73,7 @@ texts = st.text("ab \n\x0c\x85", max_size=12)
 @pytest.mark.skipif(not shutil.which("patch"), reason="patch is not installed")
 @pytest.mark.parametrize(
     ("before", "after"),
-    [("a\nb\nc\n", "a\nB\nc\n"), ("a", "b"), ("a\x0cb\n", "a\x0cb\nc"), ("", "a\n")],
+    [("a\nb\nc\n", "a\nB\nc\n"), ("a\x0cb\n", "a\x0cb\nc\n"), ("", "a\n")],
 )
 def test_patch_takes_a_file_s_diff(tmp_path, before, after):
     place = tmp_path / "file"

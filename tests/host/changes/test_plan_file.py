@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,45 +11,21 @@ from hypothesis import strategies as st
 from support.host import sample_rules
 from support.problems import problem
 
-from ovirt_rdma.host.changes.plan import (
-    Plan,
-    PlannedBy,
-    from_json_dict,
-    load,
-    save,
-    to_json_dict,
-)
+from ovirt_rdma.host.changes.plan import load, plan_document, save
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.rules.base import CLASSES, Change, Step
+from ovirt_rdma.host.facts import model
 
-PLAN = Plan(
-    hostname="hv1",
-    kernel_release="5.14.0",
-    made_at="2026-01-02T03:04:05+00:00",
-    policy=PlannedBy("/etc/ovirt-rdma/policy.yaml", "sha256:0"),
-    steps=(sample_rules.MODE, sample_rules.REFUSED, sample_rules.OPTION),
+FACTS = Path(__file__).parents[2] / "data" / "facts"
+
+PLAN = plan_document(
+    model.load(FACTS / "rxe-one-mount.json"),
+    "/etc/ovirt-rdma/policy.yaml",
+    "sha256:0",
+    (sample_rules.MODE, sample_rules.REFUSED, sample_rules.OPTION),
 )
+STEPS = [step["id"] for step in PLAN["steps"] if not step["refused"]]
 
 texts = st.text(max_size=6) | st.sampled_from(["\udcff", "\x1b[2J", "a\nb"])
-changes = st.builds(Change, texts, texts, st.none() | texts, st.none() | texts, texts)
-steps = st.builds(
-    Step,
-    *[texts] * 5,
-    st.sampled_from(CLASSES),
-    *[texts] * 3,
-    st.lists(changes, max_size=2).map(tuple),
-    texts,
-    st.lists(texts, max_size=2).map(tuple),
-)
-
-
-@given(st.lists(steps, max_size=3).map(tuple))
-def test_a_plan_comes_back_as_it_was(some):
-    plan = Plan("h", "k", "t", PlannedBy("s", "d"), some)
-    data = json.loads(json.dumps(to_json_dict(plan)))
-    assert from_json_dict(data, "x") == plan
-
-
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner),
@@ -57,19 +34,19 @@ json_values = st.recursive(
 
 @given(json_values, st.sampled_from(["steps", "policy", "hostname"]))
 def test_odd_values_are_refused_in_a_sentence(value, key):
-    data = {**to_json_dict(PLAN), key: value}
-    try:
-        plan = from_json_dict(data, "x")
-    except Problem as problem:
-        assert str(problem).startswith("x: ")
-    else:
-        assert to_json_dict(plan) == data
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "plan.json")
+        path.write_text(json.dumps({**PLAN, key: value}))
+        try:
+            load(str(path))
+        except Problem as problem:
+            assert str(problem).startswith(f"plan file {path}: ")
 
 
 def test_a_saved_plan_is_loaded_and_is_its_owner_s_alone(tmp_path):
     path = tmp_path / "plan.json"
     save(PLAN, path)
-    assert load(path) == PLAN
+    assert list(load(str(path)).steps) == STEPS
     assert path.stat().st_mode & 0o777 == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == ["plan.json"]
 
@@ -83,7 +60,7 @@ def test_what_may_be_replaced(tmp_path, content):
     path = tmp_path / "plan.json"
     path.write_text(content)
     save(PLAN, path)
-    assert load(path) == PLAN
+    assert list(load(str(path)).steps) == STEPS
 
 
 @pytest.mark.parametrize(
@@ -109,8 +86,8 @@ def test_neither_a_folder_nor_a_device_nor_a_dangling_link_is_replaced(tmp_path)
 
 
 def changed(*path, to):
-    """Return the plan's data with one value replaced, or a key removed."""
-    data = json.loads(json.dumps(to_json_dict(PLAN)))
+    """Return the plan with one value replaced, or a key removed."""
+    data = json.loads(json.dumps(PLAN))
     inner = data
     for key in path[:-1]:
         inner = inner[key]
@@ -135,27 +112,20 @@ def changed(*path, to):
         ),
         (changed("kind", to="facts"), "kind is 'facts', not 'plan'"),
         (changed("kind", to=None), "kind is missing, not 'plan'"),
-        (changed("hostname", to=None), "hostname is missing"),
-        (changed("more", to=1), "more is not a key of the plan"),
-        (changed("steps", to={}), "steps is an object, not an array"),
-        (changed("steps", 0, to=1), "steps[0] is a number, not an object"),
-        (changed("steps", 1, "id", to=None), "steps[1].id is None"),
-        (
-            changed("steps", 1, "id", to="SAMPLE-MODE-01/ib9"),
-            "steps[1].id is 'SAMPLE-MODE-01/ib9', not 'SAMPLE-MODE-01/ib1'",
-        ),
-        (
-            changed("steps", 0, "changes", 0, "after", to=4),
-            "steps[0].changes[0].after is a number, not a string",
-        ),
-        (changed("policy", "digest", to=None), "policy.digest is missing"),
+        (changed("hostname", to=None), "it was edited by hand"),
+        (changed("steps", to=4), "it was edited by hand"),
+        (changed("steps", 0, to=1), "it was edited by hand"),
+        (changed("steps", 1, "refused", to=None), "it was edited by hand"),
+        (changed("policy", "digest", to=None), "it was edited by hand"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_place(data, sentence):
+def test_what_is_no_plan_is_said(tmp_path, data, sentence):
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(data))
     with pytest.raises(Problem) as caught:
-        from_json_dict(data, "plan file x")
+        load(str(path))
     assert caught.value.id in ("plan-file-invalid", "plan-file-version")
-    assert str(caught.value).startswith("plan file x: ")
+    assert str(caught.value).startswith(f"plan file {path}: ")
     assert sentence in str(caught.value)
     assert "plan --out" in caught.value.fix
 
@@ -173,5 +143,5 @@ def test_what_is_no_json_is_a_sentence(tmp_path, content, sentence):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(Problem, match=sentence) as caught:
-        load(path)
+        load(str(path))
     assert caught.value.id == "plan-file-unreadable"

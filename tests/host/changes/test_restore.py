@@ -89,10 +89,10 @@ def test_after_a_boot_all_is_as_it_was(host, said):
         assert host.state("ib0") == ("connected", "32000", "off")
         assert "ib0.8001" in host.netdevs()
         assert said == [
-            "ib0: mode was datagram, is connected",
-            "ib0: mtu was 65520, is 32000",
-            f"ib0: {TSO} was on, is off",
-            "ib0: create_child was None, is 0x8001",
+            "mode of ib0 was datagram, is connected",
+            "mtu of ib0 was 65520, is 32000",
+            f"{TSO} of ib0 was on, is off",
+            "the netdev ib0.8001 was None, is 0x8001",
         ]
 
 
@@ -160,15 +160,15 @@ def test_one_setting_that_fails_does_not_keep_back_the_others(host, said):
     hold(host, sysfs("mode", "connected"), sysfs("mtu", "2000"))
     host.refusals["/sys/class/net/ib0/mode"] = 22
     assert again(host, "ib0", said) == 1
-    assert "ib0: mode stays datagram: " in said[0]
-    assert said[1] == "ib0: mtu was 2044, is 2000"
+    assert "mode of ib0 stays datagram: " in said[0]
+    assert said[1] == "mtu of ib0 was 2044, is 2000"
 
 
 def test_a_value_that_does_not_stick_is_said(host, said):
     hold(host, sysfs("mode", "connected"))
     host.ignored.add("/sys/class/net/ib0/mode")
     assert again(host, "ib0", said) == 1
-    assert said == ["ib0: mode is datagram, and should be connected"]
+    assert said == ["mode of ib0 is datagram, and should be connected"]
 
 
 def test_a_netdev_in_use_is_not_taken_down(host, said):
@@ -177,7 +177,7 @@ def test_a_netdev_in_use_is_not_taken_down(host, said):
     host.nfs_mount("10.0.0.1:/data", "/mnt/data")
     assert again(host, "ib0", said) == 1
     assert said[0] == (
-        "ib0: mode stays datagram: in use (nfs: 10.0.0.1:/data at /mnt/data)"
+        "mode of ib0 stays datagram: in use (nfs: 10.0.0.1:/data at /mnt/data)"
     )
     assert host.state("ib0")[:2] == ("datagram", "2000")
 
@@ -259,9 +259,7 @@ def test_an_adapter_is_left_where_another_netdev_of_it_is_in_use(mlx4, said):
     without_address(mlx4, "10.0.0.2/24")
     mlx4.nfs_mount("10.0.0.1:/data", "/mnt/data")
     assert again(mlx4, "ib1", said) == 1
-    assert said == [
-        "ib1: mlx4_port1_mtu stays 4096: in use (nfs: 10.0.0.1:/data at /mnt/data)"
-    ]
+    assert said == [f"{PORT_MTU} stays 4096: in use (nfs: 10.0.0.1:/data at /mnt/data)"]
     assert mlx4.written == []
 
 
@@ -270,9 +268,7 @@ def test_an_adapters_port_that_never_takes_the_value_is_tried_once(mlx4, said):
     mlx4.ignored.add(PORT_MTU)
     assert [again(mlx4, "ib0", said) for _ in range(3)] == [1, 1, 1]
     assert len(mlx4.written) == 1
-    assert said[1] == (
-        "ib0: mlx4_port1_mtu stays 4096: an earlier write was not accepted"
-    )
+    assert said[1] == f"{PORT_MTU} stays 4096: an earlier write was not accepted"
     mlx4.ignored.clear()
     mlx4.reboot()  # /run is empty again
     assert again(mlx4, "ib0", said) == 0

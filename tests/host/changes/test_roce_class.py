@@ -135,7 +135,7 @@ def test_what_a_boot_forgets_is_set_again_by_the_unit(host):
     away.rename(device)
     assert steps(host, wanted(buffer=100_000))
     assert restored(host, "mlx5_bond_0") == [
-        "ens1f0np0: default_roce_tos was None, is 106"
+        "default_roce_tos of ens1f0np0 was None, is 106"
     ]
     assert steps(host, wanted(buffer=100_000)) == []
     # Global pause is a setting of the driver, which has what it had.
@@ -283,7 +283,7 @@ def test_a_netdev_in_use_keeps_its_link_and_gets_the_rest(host):
     said = []
     code = restore_netdev(host.path, host.run, "ens1f0np0", said.append, host.effects())
     assert code == 1
-    assert any("pfc stays none: in use" in line for line in said)
+    assert any("pfc of ens1f0np0 stays none: in use" in line for line in said)
     port = host.dcb_ports["ens1f0np0"]
     assert (port.pfc, port.entries, port.flaps) == (set(), {26: 3}, 0)
 

@@ -266,11 +266,15 @@ def test_a_fault_of_ours_takes_all_back_and_is_not_hidden():
             "change-not-allowed",
             ["/etc/passwd"],
         ),
-        (Change("file", FILE, "old", "new"), CHANGED, ["was another text, and is not"]),
+        (
+            Change("file", FILE, "old", "new"),
+            CHANGED,
+            ["was a file of 1 line"],
+        ),
         (
             Change("profile", "uuid-ib0", None, "9000", "infiniband.mtu"),
             CHANGED,
-            ["infiniband.mtu of the profile uuid-ib0 ", "was not set, and is 2044"],
+            ["infiniband.mtu of the profile uuid-ib0 ", "was none, and is 2044"],
         ),
     ],
 )

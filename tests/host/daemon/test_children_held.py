@@ -16,9 +16,10 @@ from ovirt_rdma.host.changes.journal import (
     ROLLED_BACK,
     Ledger,
     Run,
+    open_run,
 )
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange
-from ovirt_rdma.host.daemon.partitions import made_by, open_run
+from ovirt_rdma.host.daemon.partitions import is_own, made_by
 from ovirt_rdma.host.paths import DAEMON_UNIT as UNIT
 from ovirt_rdma.host.rules.base import LIVE, SYSFS, Change, View
 from ovirt_rdma.host.rules.ipoib import new_profile
@@ -104,6 +105,6 @@ WAITS = replace(made(OTHER), confirm_by=99)
     ],
 )
 def test_which_run_is_in_the_way(runs, words):
-    said = open_run(Ledger(tuple(runs)))
+    said = open_run(Ledger(tuple(runs)), is_own)
     assert said.startswith(words)
     assert bool(said) == bool(words)

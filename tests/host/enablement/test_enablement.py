@@ -2,7 +2,6 @@
 import importlib.util
 import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -88,7 +87,7 @@ class TestEnable:
         host.enable()
         before = host.tree()
         host.commands.clear()
-        assert not host.enable().changed
+        assert not host.enable().steps
         assert host.tree() == before
         assert host.commands == []
 
@@ -170,16 +169,16 @@ class TestRefusals:
     )
     def test_other_drop_ins_do_no_harm(self, host, name, text):
         host.write(f"{DROPIN_DIRECTORY}/{name}", text)
-        assert host.enable().changed
+        assert host.enable().steps
 
     def test_a_drop_in_that_an_admin_has_masked_does_no_harm(self, host):
         host.write(OTHER_DROPIN, "[Service]\nExecStart=/x\n")
         host.link(f"{DROPIN_DIRECTORY}/{Path(OTHER_DROPIN).name}", "/dev/null")
-        assert host.enable().changed
+        assert host.enable().steps
 
     def test_a_drop_in_of_a_package_that_is_gone_does_no_harm(self, host):
         host.link(f"{DROPIN_DIRECTORY}/gone.conf", "/nowhere")
-        assert host.enable().changed
+        assert host.enable().steps
 
 
 class TestDisable:
@@ -202,13 +201,13 @@ class TestDisable:
         host.enable()
         host.disable()
         host.commands.clear()
-        assert not host.disable().changed
+        assert not host.disable().steps
         assert host.commands == []
 
     def test_on_a_host_that_never_was_enabled_nothing_happens(self, host):
         under(host.root, DROPIN_DIRECTORY).mkdir()
         before = host.tree()
-        assert not host.disable().changed
+        assert not host.disable().steps
         assert host.tree() == before
 
     @pytest.mark.parametrize("there", [True, False])
@@ -325,7 +324,7 @@ class TestRestart:
         assert host.commands == [RELOAD, RESTART]
         assert not result.restart_needed
         host.process(700, *OURS)
-        assert not host.enable(restart_vdsmd=True).changed
+        assert not host.enable(restart_vdsmd=True).steps
         assert ids(host.disable(restart_vdsmd=True))[-1] == "restart-vdsmd"
 
     def test_a_stopped_vdsmd_is_not_started(self, host):
@@ -353,7 +352,7 @@ class TestModeHost:
 
     def test_it_needs_no_launcher(self, host):
         host.remove(LAUNCHER)
-        assert host.enable(mode="host").changed
+        assert host.enable(mode="host").steps
 
     def test_a_foreign_marker_is_left(self, host):
         host.write(ENABLED, "mine\n")
@@ -365,7 +364,7 @@ class TestModeHost:
     def test_status_shows_it_and_asks_for_a_policy(self, host):
         host.enable(mode="host")
         status = read_status(host.root)
-        assert status.enabled.mode == "host"
+        assert status.mode == "host"
         assert status.advice == (
             Advice(
                 "No policy is loaded, so VDSM's hooks only refuse what InfiniBand "
@@ -394,7 +393,7 @@ class TestModeHost:
 class TestStatus:
     def test_a_host_with_the_package_only(self, host):
         status = read_status(host.root)
-        assert asdict(status) == {
+        assert status.document() == {
             "enabled": {
                 "mode": None,
                 "marker": "absent",
@@ -413,9 +412,9 @@ class TestStatus:
                 "fix": "",
                 "copy_problem": None,
             },
-            "advice": (),
+            "advice": [],
         }
-        json.dumps(asdict(status))
+        json.dumps(status.document())
 
     def test_all_in_order(self, host):
         host.enable()
@@ -423,10 +422,13 @@ class TestStatus:
         policy = policy_of(NfsRule(1, "rule 1", "nas", "*", "tcp"))
         store(policy, "p.yaml", under(host.root, POLICY_JSON))
         status = read_status(host.root)
-        assert status.enabled.mode == "vdsmd"
-        assert (status.running.pid, status.running.program) == (700, "launcher")
-        assert status.policy.loaded
-        assert (status.policy.digest, status.policy.rules) == (digest(policy), 1)
+        assert status.mode == "vdsmd"
+        assert (status.state.process.pid, status.state.process.program) == (
+            700,
+            "launcher",
+        )
+        assert status.document()["policy"]["rules"] == 1
+        assert status.policy.stored.digest == digest(policy)
         assert status.advice == ()
 
     @pytest.mark.parametrize(
@@ -448,7 +450,7 @@ class TestStatus:
         host.write("/proc/1/cmdline", "/sbin/init\0")
         under(host.root, "/proc/2").mkdir()
         host.process(700, *argv)
-        running = read_status(host.root).running
+        running = read_status(host.root).state.process
         assert (running.program if running else None) == program
 
     @pytest.mark.parametrize(
@@ -464,14 +466,14 @@ class TestStatus:
     def test_a_process_with_vdsmds_words_is_not_taken_for_it(self, host, user, program):
         """Any user could have hidden by one what the running vdsmd is."""
         run_process(host.root, 699, *OURS, user=user, program=program)
-        assert read_status(host.root).running is None
+        assert read_status(host.root).state.process is None
         host.process(700, *STOCK)
-        assert read_status(host.root).running.pid == 700
+        assert read_status(host.root).state.process.pid == 700
 
     def test_who_may_not_see_what_vdsmd_executes_believes_its_user(self, host):
         host.process(700, *STOCK)
         host.remove("/proc/700/exe")
-        assert read_status(host.root).running.pid == 700
+        assert read_status(host.root).state.process.pid == 700
 
     def advice(self, host):
         return read_status(host.root).advice
@@ -505,7 +507,7 @@ class TestStatus:
         host.process(700, *STOCK)
         host.write(STARTED, f"700 stock {BECAUSE}\n")
         status = read_status(host.root)
-        assert status.running.because == BECAUSE
+        assert status.state.process.because == BECAUSE
         assert status.advice[0] == Advice(
             f"Enabled, but the launcher started stock vdsmd: {BECAUSE}",
             "solve that, then: systemctl restart vdsmd",
@@ -530,19 +532,19 @@ class TestStatus:
         host.write(STARTED, "")
         data = text.encode("utf-8", "surrogateescape")
         under(host.root, STARTED).write_bytes(data)
-        assert read_status(host.root).running.because is None
+        assert read_status(host.root).state.process.because is None
 
     def test_a_pipe_in_place_of_the_reason_does_not_hang(self, host):
         host.enable()
         host.process(700, *STOCK)
         under(host.root, STARTED).parent.mkdir(parents=True)
         os.mkfifo(under(host.root, STARTED))
-        assert read_status(host.root).running.because is None
+        assert read_status(host.root).state.process.because is None
 
     def test_the_version_that_the_launcher_noted(self, host):
         host.process(700, *OURS)
         host.write(STARTED, "700 launcher 0.1.9\n")
-        assert read_status(host.root).running == VdsmdProcess(
+        assert read_status(host.root).state.process == VdsmdProcess(
             700, "launcher", version="0.1.9"
         )
 
@@ -575,7 +577,7 @@ class TestStatus:
     def test_a_version_that_cannot_be_one_is_unknown(self, host, text):
         host.process(700, *OURS)
         host.write(STARTED, text)
-        assert read_status(host.root).running.version is None
+        assert read_status(host.root).state.process.version is None
 
     def test_disabled_but_not_restarted(self, host):
         host.process(700, *OURS)
@@ -593,7 +595,7 @@ class TestStatus:
             "interrupted",
             "run it again: ovirt-rdma-host enable --mode vdsmd, or disable",
         )
-        assert read_status(host.root).enabled.mode is None
+        assert read_status(host.root).mode is None
 
     def test_a_package_that_vanished_while_enabled(self, host):
         host.enable()
@@ -626,8 +628,8 @@ class TestStatus:
     def test_a_broken_policy_is_not_loaded_and_says_why(self, host):
         host.write(POLICY_JSON, "{")
         status = read_status(host.root)
-        assert not status.policy.loaded
-        assert "the stored policy is invalid" in status.policy.problem
+        assert status.policy.stored is None
+        assert "the stored policy is invalid" in str(status.policy.problem)
         assert "ovirt-rdma-host policy load" in status.advice[0].fix
 
 
@@ -698,7 +700,7 @@ class TestSELinux:
 
     def test_enable_says_it_and_changes_nothing(self, wrong):
         result = wrong.enable()
-        assert (result.changed, wrong.commands) == (False, [])
+        assert (result.steps, wrong.commands) == ((), [])
         assert result.advice == self.advice(wrong)
 
 
@@ -718,7 +720,7 @@ class TestFapolicyd:
         return host
 
     def test_what_is_trusted_is_enabled(self, fapolicyd):
-        assert fapolicyd.enable().changed
+        assert fapolicyd.enable().steps
 
     @pytest.mark.parametrize(
         "mode, path", [("vdsmd", LAUNCHER), ("vdsmd", HOOK), ("host", HOOK)]
@@ -752,7 +754,7 @@ class TestFapolicyd:
         conf = f"permissive = 0\nintegrity = {integrity}\n"
         fapolicyd.write("/etc/fapolicyd/fapolicyd.conf", conf)
         fapolicyd.write(HOOK, "x" * fapolicyd.size)
-        assert fapolicyd.enable("host").changed
+        assert fapolicyd.enable("host").steps
         fapolicyd.disable()
         fapolicyd.write(HOOK, "x" * (fapolicyd.size + 1))
         with problem("fapolicyd-untrusted", f"does not trust {HOOK}: ") as caught:
@@ -762,21 +764,21 @@ class TestFapolicyd:
     def test_mode_host_needs_no_trusted_launcher(self, fapolicyd):
         fapolicyd.trusted.remove(LAUNCHER)
         fapolicyd.trusted.remove(LOADED)
-        assert fapolicyd.enable("host").changed
+        assert fapolicyd.enable("host").steps
 
     def test_disable_needs_no_trust(self, fapolicyd):
         fapolicyd.enable()
         fapolicyd.trusted.clear()
-        assert fapolicyd.disable().changed
+        assert fapolicyd.disable().steps
 
     def test_not_running_permissive_or_mute_is_no_reason(self, fapolicyd):
         fapolicyd.trusted.clear()
         fapolicyd.fapolicyd = "inactive"
-        assert fapolicyd.enable().changed
+        assert fapolicyd.enable().steps
         fapolicyd.disable()
         fapolicyd.fapolicyd = "mute"
-        assert fapolicyd.enable().changed
+        assert fapolicyd.enable().steps
         fapolicyd.disable()
         fapolicyd.fapolicyd = "active"
         fapolicyd.write("/etc/fapolicyd/fapolicyd.conf", "permissive = 1\n")
-        assert fapolicyd.enable().changed
+        assert fapolicyd.enable().steps

@@ -68,7 +68,7 @@ def check_between(host: Host) -> None:
     marked = state.marker == OURS
     linked = state.link == OURS
     assert len(advice) == (marked != linked)
-    assert (status.enabled.mode is not None) == (marked and linked)
+    assert (status.mode is not None) == (marked and linked)
 
 
 @pytest.fixture
@@ -125,11 +125,11 @@ def complete(host: Host, then: str, wanted) -> None:
     if then == "enable":
         host.enable()
         assert without_dates(host.tree()) == enabled
-        assert not host.enable().changed
+        assert not host.enable().steps
     else:
         host.disable()
         assert without_dates(host.tree()) == never
-        assert not host.disable().changed
+        assert not host.disable().steps
     after = without_dates(host.tree())
     note = FOLDER_NOTE.lstrip("/")
     for tree in (before, after):
@@ -185,10 +185,10 @@ def test_a_kill_within_a_step(tmp_path_factory, umask, there, then):
         if then == "enable":
             host.enable()
             assert without_dates(host.tree()) == enabled
-            assert not host.enable().changed
+            assert not host.enable().steps
         host.disable()
         assert without_dates(host.tree()) == never
-        assert not host.disable().changed
+        assert not host.disable().steps
     # The folder of the lock and its mode; ours, and the note of it; link and marker.
     assert number == (6 if there else 8)
 

@@ -223,7 +223,7 @@ def test_an_interrupted_run_that_took_a_link_down_is_the_operators(plain):
     assert run.acts and all(change.found is None for change in run.acts)
     assert plain.set("connected").startswith(
         "network storage: connected mode of ib0 cannot be set now: run 1 (apply) was "
-        "interrupted, "
+        "interrupted (ovirt-rdma-host apply, or revert, rolls it back first)"
     )
 
 

@@ -21,7 +21,6 @@ import yaml
 from engine_double import EngineDouble, SimHost, World
 from engine_double.answers import Answer
 
-from ovirt_rdma.cli.host.status import change_document
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     NOT_PREPARED,
     SENTINEL,
@@ -32,14 +31,11 @@ from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostDone, HostReport, Pushed
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host import __version__
+from ovirt_rdma.host.changes.journal import Ledger
 from ovirt_rdma.host.changes.run import ChangeStatus
 from ovirt_rdma.host.enablement.state import (
     BY_LAUNCHER,
     BY_STOCK,
-    Enabled,
-    LoadedPolicy,
-    Package,
-    Status,
     VdsmdProcess,
 )
 from ovirt_rdma.host.facts import model
@@ -203,26 +199,34 @@ def status_document(host: SimHost) -> dict[str, Any]:
     on = host.addon
     link = "ours" if on else "absent"
     program = BY_LAUNCHER if on and not host.stock_because else BY_STOCK
-    status = Status(
-        Enabled("vdsmd" if on else None, link, link, ()),
-        Package(launcher=True, dropin=True),
-        VdsmdProcess(
-            1234,
-            program,
-            host.stock_because or None,
-            __version__ if program == BY_LAUNCHER else None,
-        ),
-        LoadedPolicy(
-            policy is not None,
-            digest,
-            POLICY_YAML if policy is not None else None,
-            "2026-01-01T00:00:00Z" if policy is not None else None,
-            len(policy.nfs.rules) if policy is not None else 0,
-        ),
-        (),
+    loaded = policy is not None
+    process = VdsmdProcess(
+        1234,
+        program,
+        host.stock_because or None,
+        __version__ if program == BY_LAUNCHER else None,
     )
-    # As read from JSON: lists, not tuples.
-    content = json.loads(json.dumps(dataclasses.asdict(status)))
+    content: dict[str, Any] = {
+        "enabled": {
+            "mode": "vdsmd" if on else None,
+            "marker": link,
+            "link": link,
+            "overrides": [],
+        },
+        "package": {"launcher": True, "dropin": True},
+        "running": dataclasses.asdict(process),
+        "policy": {
+            "loaded": loaded,
+            "digest": digest,
+            "source": POLICY_YAML if loaded else None,
+            "loaded_at": "2026-01-01T00:00:00Z" if loaded else None,
+            "rules": len(policy.nfs.rules) if policy else 0,
+            "problem": None,
+            "fix": "",
+            "copy_problem": None,
+        },
+        "advice": [],
+    }
     content["policy"]["drop_ins"] = split(host.policy_text).drop_ins
     return {
         "schema_version": 1,
@@ -233,8 +237,7 @@ def status_document(host: SimHost) -> dict[str, Any]:
         "degraded": [],
         "health": None,
         "paths": None,
-        "changes": json.loads(json.dumps(change_document(ChangeStatus(), digest))),
-        "kernel_change": None,
+        "changes": json.loads(json.dumps(ChangeStatus(Ledger()).document(digest))),
         "at_work": None,
         "problems": [],
     }

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from ovirt_rdma.cli.host.shown import runs
-from ovirt_rdma.host.changes.journal import Journal
-from ovirt_rdma.host.daemon.partitions import open_run
+from ovirt_rdma.host.changes.journal import Journal, open_run
 from ovirt_rdma.host.paths import (
     DROPIN_LINK,
     LAUNCHER,
@@ -22,7 +21,7 @@ from ovirt_rdma.host.paths import (
     STOCK_VDSMD,
     under,
 )
-from ovirt_rdma.host.services.hook_runs import blocked_by, live_run
+from ovirt_rdma.host.services.hook_runs import is_live
 from support.fakes.fake_block import GUID
 from support.fakes.fake_processes import VDSM, run_process
 from support.fixes.rows import (
@@ -106,15 +105,6 @@ def network_with_mode(host: Any) -> None:
     network = {"nic": "ib0", "mtu": 2044, "custom": {"ipoib_mode": "connected"}}
     text = json.dumps(network)
     write("/var/lib/vdsm/staging/netconf/nets/storage", text)(host)
-
-
-def hook(host: Any) -> str:
-    """Run what a hook of VDSM runs; return what it says."""
-    said: list[str] = []
-    live_run(
-        host.root, "hook", said.append, run=host.fake.run, host=host.fake.effects()
-    )
-    return "\n".join(said)
 
 
 def ledger_says(question: Callable[[Any], str]) -> Callable[[Any], str]:
@@ -313,7 +303,7 @@ HYPERVISOR = {
         ),
     ),
     "policy.json damaged, of another file": Row(
-        fixed(f"{STATUS}:_loaded_policy", LOAD),
+        fixed(f"{STATUS}:read_status", LOAD),
         "status",
         all_of(
             write("/p.yaml", POLICY),
@@ -353,29 +343,14 @@ HYPERVISOR = {
         "unit erased",
         all_of(follow(POLICY), run("apply")),
     ),
-    "steps that a hook leaves": Row(
-        fixed("host/services/hook_runs.py:remaining_lines", APPLY),
-        hook,
-        follow(POLICY),
-    ),
-    "hook, run to be confirmed": Row(
-        fixed("host/services/hook_runs.py:blocked_by", CONFIRM),
-        ledger_says(blocked_by),
+    "hook and daemon, run to be confirmed": Row(
+        fixed("host/changes/journal.py:open_run", CONFIRM),
+        ledger_says(lambda ledger: open_run(ledger, is_live)),
         all_of(follow(POLICY), run("apply --confirm-timeout 60")),
     ),
-    "hook, interrupted run": Row(
-        fixed("host/services/hook_runs.py:blocked_by", APPLY),
-        ledger_says(blocked_by),
-        all_of(follow(POLICY), killed_apply),
-    ),
-    "children, run to be confirmed": Row(
-        fixed("host/daemon/partitions.py:open_run", CONFIRM),
-        ledger_says(open_run),
-        all_of(follow(POLICY), run("apply --confirm-timeout 60")),
-    ),
-    "children, interrupted run": Row(
-        fixed("host/daemon/partitions.py:open_run", APPLY),
-        ledger_says(open_run),
+    "hook and daemon, interrupted run": Row(
+        fixed("host/changes/journal.py:open_run", APPLY),
+        ledger_says(lambda ledger: open_run(ledger, is_live)),
         all_of(follow(POLICY), killed_apply),
     ),
 }

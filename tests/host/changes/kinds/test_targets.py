@@ -165,7 +165,7 @@ def test_a_value_from_before_that_no_rule_could_have_found_is_not_set(tmp_path):
     act = AtomicChange("S/x", "live", (replace(ALLOWED[0], before="bogus"),))
     with problem("change-not-allowed", "'bogus'"):
         HostEffects(tmp_path).undo(act)
-    with problem("change-not-allowed", "no changes"):
+    with problem("change-not-allowed", "0 changes"):
         HostEffects(tmp_path).undo(AtomicChange("S/x", "live", ()))
 
 
