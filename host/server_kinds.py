@@ -150,7 +150,7 @@ def remarks(
                 f"refuses the mount for it{near and '; '}{near}",
             )
     needed = needs_vendors_client(options)
-    if needed and not (kind and kind.client):
+    if needed and not (kind and kind.client_versions):
         yield Sentence(
             "option-of-vendor",
             f"{', '.join(needed)}: only the client driver of PowerScale or VAST takes "
