@@ -80,7 +80,7 @@ _TOO_MUCH = 1000
 _SAME_VERSION = "install the same version of ovirt-rdma on the host and here"
 # What a host's answer is asked for by, by its name.
 _STEPS = {
-    **{n: f"ovirt-rdma-host {n}" for n in ("facts", "status", "history")},
+    **{n: f"ovirt-rdma-host {n}" for n in ("facts", "status")},
     "policy": f"reading {POLICY_YAML}",
 }
 
@@ -123,7 +123,7 @@ def report_of(host: str, told: Mapping[str, Answer], at: float) -> HostReport:
     """
 
     def part(name: str) -> Optional[Part]:
-        if name in ("policy", "history") and name not in told:
+        if name == "policy" and name not in told:
             return None
         what = f"the {name} of {host}"
         fix = f"run it on the host: {_STEPS[name]}"
@@ -308,7 +308,6 @@ _NO_MORE = "no more"
 class AnsibleHosts:
     """Hosts over SSH; ``forks`` is the number of hosts to ask in parallel. Raises
     Problem if no host can be asked: no Ansible, or an inventory that cannot be read.
-    ``history``: reports have the runs that changed the host, too.
 
     ``run`` and ``clock`` are for tests.
     """
@@ -319,14 +318,12 @@ class AnsibleHosts:
         *,
         forks: int = 20,
         host_limit_s: float = HOST_LIMIT_S,
-        history: bool = False,
         run: Callable[[AnsibleRun, str], Iterator[HostOutcome]] = ansible_run.run_order,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._access = access or Access()
         self._forks = forks
         self._host_limit_s = host_limit_s
-        self._history = history
         self._run = run
         self._clock = clock
         self._variables: Optional[Mapping[str, Mapping[str, Any]]] = None
@@ -342,7 +339,7 @@ class AnsibleHosts:
             )
 
         def order_of(order: AnsibleRun, folder: str) -> AnsibleRun:
-            return replace(order, script=_script(history=self._history))
+            return replace(order, script=_script())
 
         return self._results(hosts, order_of, HostReport, read, done)
 
@@ -490,8 +487,7 @@ def _failure(host: Host, outcome: HostOutcome) -> Optional[Failure]:
     return explain_failure(host, text)
 
 
-def _script(*, history: bool) -> str:
-    more = "HISTORY=yes\n" if history else ""
-    values = f"LIMIT_S={COMMAND_LIMIT_S}\nPOLICY={shlex.quote(POLICY_YAML)}\n{more}"
+def _script() -> str:
+    values = f"LIMIT_S={COMMAND_LIMIT_S}\nPOLICY={shlex.quote(POLICY_YAML)}\n"
     parts = ((PLAYBOOKS / part).read_text("utf-8") for part in ("tell.sh", "report.sh"))
     return "".join((values, *parts))

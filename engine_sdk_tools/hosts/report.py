@@ -19,8 +19,7 @@ unknown.
 
 In the folder, ``HOST.facts.json`` or ``HOST.json`` is the output of
 ``ovirt-rdma-host facts -o json``,
-``HOST.status.json`` that of ``status -o json``, ``HOST.policy.yaml`` the host's policy,
-``HOST.history.json`` the output of ``history -o json``.
+``HOST.status.json`` that of ``status -o json``, ``HOST.policy.yaml`` the host's policy.
 HOST is the host's name or address in the engine.
 """
 
@@ -86,8 +85,7 @@ class HostReport:
     ``ovirt-rdma-host status -o json``, None if the host did not report it.
     ``policy_text`` is its /etc/ovirt-rdma/policy.yaml, None if it was not requested,
     cannot be read or does not exist.
-    ``read_at`` is in seconds since 1970. ``history`` is the document of
-    ``ovirt-rdma-host history -o json``, None if it was not requested or not reported.
+    ``read_at`` is in seconds since 1970.
     """
 
     host: str
@@ -97,7 +95,6 @@ class HostReport:
     read_at: Optional[float] = None
     problem: str = ""
     fix: str = ""
-    history: Optional[Mapping[str, Any]] = None
 
     @property
     def policy_digest(self) -> Optional[str]:
@@ -153,9 +150,9 @@ class Part(NamedTuple):
 def made_of(
     host: str, part: Callable[[str], Optional[Part]], read_at: Optional[float]
 ) -> HostReport:
-    """Return the report of ``host``: ``part`` returns the bytes of its facts, status,
-    policy or history, None if that was not requested, and raises Problem. ``problem``
-    names the first that is missing, also if there are others.
+    """Return the report of ``host``: ``part`` returns the bytes of its facts, status or
+    policy, None if there is no such part, and raises Problem. ``problem`` names the
+    first that is missing, also if there are others.
     """
     wrong: list[Problem] = []
 
@@ -170,10 +167,9 @@ def made_of(
     report = HostReport(
         host,
         read("facts", _facts),
-        read("status", functools.partial(_document, "status")),
+        read("status", _status),
         read("policy", _policy),
         read_at,
-        history=read("history", functools.partial(_document, "history")),
     )
     if long := policy_too_long(report.policy):
         wrong.append(Problem("policy-too-long", f"{host}: {long}", POLICY_TOO_LONG_FIX))
@@ -191,12 +187,12 @@ def _facts(part: Part) -> Facts:
         raise Problem(problem.id, str(problem), part.fix) from None
 
 
-def _document(kind: str, part: Part) -> dict[str, Any]:
-    data = _json(kind, part)
-    mistake = status_mistake(data) if kind == "status" else None
-    if isinstance(data, dict) and data.get("kind") == kind and not mistake:
+def _status(part: Part) -> dict[str, Any]:
+    data = _json("status", part)
+    mistake = status_mistake(data)
+    if isinstance(data, dict) and data.get("kind") == "status" and not mistake:
         return data
-    raise _no_document(kind, part, mistake or "it has another kind")
+    raise _no_document("status", part, mistake or "it has another kind")
 
 
 def _json(kind: str, part: Part) -> object:
@@ -614,7 +610,6 @@ _ENDS = {
     ".facts.json": "facts",
     ".status.json": "status",
     ".policy.yaml": "policy",
-    ".history.json": "history",
     ".json": "facts",
 }
 

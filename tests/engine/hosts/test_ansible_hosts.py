@@ -61,7 +61,6 @@ cd "$(dirname "$0")/.." || exit 1
 echo "$*" >>calls
 case $* in
 "facts -o json") cat facts.json ;;
-"history -o json") cat history.json ;;
 "status -o json")
     echo "note: nothing" >&2
     digest=$(cat loaded 2>/dev/null)
@@ -133,26 +132,6 @@ def test_report_has_all_that_the_host_says(hypervisor):
     assert (report.problem, report.fix, report.read_at) == ("", "", 12.0)
     assert told == ["hv1"]
     assert hypervisor.calls == ["facts -o json", "status -o json"]
-
-
-def test_the_history_is_asked_for_on_request_and_last(hypervisor):
-    (hypervisor.top / "history.json").write_text('{"kind": "history", "runs": []}')
-    assert hypervisor.door().reports([host()])["hv1"].history is None
-    report = hypervisor.door(history=True).reports([host()])["hv1"]
-    assert (report.problem, report.history["runs"]) == ("", [])
-    assert hypervisor.calls[2:] == [
-        "facts -o json",
-        "status -o json",
-        "history -o json",
-    ]
-
-
-def test_without_a_history_the_rest_is_reported(hypervisor):
-    (hypervisor.top / "history.json").write_text("[]")
-    report = hypervisor.door(history=True).reports([host()])["hv1"]
-    assert report.facts is not None
-    assert report.history is None
-    assert "the history of hv1: this is not a document of" in report.problem
 
 
 def test_a_status_that_has_found_something_wrong_is_a_status(hypervisor):
