@@ -24,9 +24,8 @@ from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import (
 from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.paths import POLICY_YAML
 
-_COLORS = {"OK": "good", "WARN": "doubtful", "FAIL": "bad"}
-_VERDICTS = {True: "OK", False: "FAIL", None: "WARN"}
-_INCLUDES = {True: "includes", False: "does not include", None: "may include"}
+_COLORS = {"OK": "good", "FAIL": "bad"}
+_VERDICTS = {True: "OK", False: "FAIL"}
 
 
 class _OfFile(Verb):
@@ -51,7 +50,6 @@ class _ChangesFile(_OfFile):
 
     changes = True
     dry_run: bool
-    force: bool
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
@@ -60,9 +58,6 @@ class _ChangesFile(_OfFile):
             "--dry-run",
             action="store_true",
             help="change nothing; show the differences",
-        )
-        parser.add_argument(
-            "--force", action="store_true", help="also if the block was edited"
         )
 
     def changed(self, folder: Path, before: Optional[bytes]) -> Optional[bytes]:
@@ -141,7 +136,7 @@ class Install(_ChangesFile):
         return super().run(context)
 
     def changed(self, folder: Path, before: Optional[bytes]) -> bytes:
-        after = deploy_hook.installed(before, collection_name(), force=self.force)
+        after = deploy_hook.installed(before, collection_name())
         if after != before:
             deploy_hook.check_syntax(after, folder)
         return after
@@ -158,7 +153,7 @@ class Remove(_ChangesFile):
     )
 
     def changed(self, folder: Path, before: Optional[bytes]) -> Optional[bytes]:
-        return None if before is None else deploy_hook.removed(before, force=self.force)
+        return None if before is None else deploy_hook.removed(before)
 
 
 class Status(_OfFile):
@@ -179,13 +174,8 @@ class Status(_OfFile):
         problems = _problems(file, content)
         collection = collection_folder()
         role = collection is not None and is_folder(collection / "roles/prepare/tasks")
-        version, runs = deploy_hook.engine_version(), deploy_hook.runs_hook()
-        engine = (
-            f"version {version or 'unknown'}, its playbook {_INCLUDES[runs]} the file"
-        )
         rows = [
             ("block", _VERDICTS[state == deploy_hook.INSTALLED], why or state),
-            ("engine", _VERDICTS[runs], engine),
             ("role", _VERDICTS[role], str(collection) if role else "not found"),
             *(("file", "FAIL", one.one_line) for one in problems),
         ]
@@ -194,8 +184,6 @@ class Status(_OfFile):
                 "file": str(file.named),
                 "block": state,
                 "problem": why,
-                "engine_version": version,
-                "engine_runs_hook": runs,
                 "role_found": role,
                 "collection": str(collection) if collection else None,
                 "findings": [
@@ -209,9 +197,8 @@ class Status(_OfFile):
             # Without the role nothing is installed.
             if not role:
                 output.fix("dnf install ovirt-rdma-engine")
-            if state in (deploy_hook.MISSING, deploy_hook.OUTDATED, deploy_hook.EDITED):
-                words = ["--force"] * (state == deploy_hook.EDITED)
-                words += ["--file", self.file] if self.file else []
+            if state in (deploy_hook.MISSING, deploy_hook.OUTDATED):
+                words = ["--file", self.file] if self.file else []
                 output.fix(
                     f"ovirt-rdma deploy-hook install {shlex.join(words)}".strip()
                 )

@@ -1,13 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``hosts list``, ``hosts check`` and ``gate status``.
-
-``gate status`` shows the cluster feature that keeps hosts without the add-on out of a
-cluster.
-"""
+"""Run ``hosts list`` and ``hosts check``."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any, Optional
 
@@ -26,84 +21,16 @@ from ovirt_rdma.cli.engine.session import (
 )
 from ovirt_rdma.cli.parser import AllowNone, Context, Parser, add_allow_none, file_name
 from ovirt_rdma.engine_sdk_tools.api.request import EngineProblem
-from ovirt_rdma.engine_sdk_tools.fleet.check import (
-    DOCS,
-    FEATURE,
-    failures,
-    gates,
-    read_features,
-    write_events,
-)
+from ovirt_rdma.engine_sdk_tools.fleet.check import failures, write_events
 from ovirt_rdma.engine_sdk_tools.hosts.report import NAME, POINTS
 from ovirt_rdma.engine_sdk_tools.model import (
     Engine,
     Host,
-    data_center_named,
     hosts_named,
     status_label,
 )
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.host.errors import ExitCode
-
-
-class GateStatus(EngineVerb):
-    """Show the cluster feature of each cluster."""
-
-    codes = "0 shown, 1 failed"
-    examples = ("", "-o json")
-    more = "Changes nothing; docs/gate.md describes how to set the feature."
-
-    datacenter: Optional[str]
-
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        add_data_center(parser)
-
-    def run(self, context: Context) -> int:
-        output = context.output
-        with open_session(self, output) as session:
-            engine = read_engine(session, hooks=True)
-            registered, enabled = read_features(session, engine)
-        shown = gates(engine, registered, enabled)
-        if self.datacenter is not None:
-            center = data_center_named(engine, self.datacenter).id
-            inside = {c.name for c in engine.clusters if c.data_center == center}
-            shown = tuple(gate for gate in shown if gate.cluster in inside)
-        if not output.for_people:
-            output.document(
-                "gate-status",
-                {"feature": FEATURE, "clusters": [asdict(gate) for gate in shown]},
-            )
-            return 0
-        if not shown:
-            output.line("There is no cluster.")
-            return 0
-        output.table(
-            ("CLUSTER", "LEVEL", "REGISTERED", "ENABLED", "HOSTS WITH THE HOOK"),
-            [
-                (
-                    gate.cluster,
-                    gate.level or "-",
-                    _yes(gate.registered),
-                    _yes(gate.enabled),
-                    f"{len(gate.hooked)} of {len(gate.hosts)}",
-                )
-                for gate in shown
-            ],
-        )
-        for gate in shown:
-            output.text(f"{gate.cluster}: {gate.next or 'the feature is required'}.")
-        if any(gate.enabled for gate in shown):
-            output.text(
-                "Any change of the cluster through the API, also by Ansible, removes "
-                f"the feature: run this again after such a change ({DOCS})."
-            )
-        return 0
-
-
-def _yes(value: Optional[bool]) -> str:
-    return "unknown" if value is None else ("yes" if value else "no")
-
 
 _HEADINGS = (
     "HOST",

@@ -325,13 +325,6 @@ _POLICY: Table = (
     ("push", "send a policy to hosts and load it there", "engine.policy.Push"),
     ("diff", "compare a policy with those of the hosts", "engine.policy.Diff"),
 )
-_GATE: Table = (
-    (
-        "status",
-        "show what the cluster feature NFS_RDMA needs, and what is set up",
-        "engine.hosts.GateStatus",
-    ),
-)
 _VERBS: Table = (
     ("login", "set up and test the connection to an engine", "engine.login.Login"),
     ("domain", "list, create, convert and verify storage domains", _DOMAIN),
@@ -339,7 +332,6 @@ _VERBS: Table = (
     ("hosts", "list and check hosts", _HOSTS),
     ("deploy-hook", "let the engine prepare each host that it installs", _DEPLOY_HOOK),
     ("policy", "send a policy to hosts, and compare it", _POLICY),
-    ("gate", "show the cluster feature that keeps out hosts without the add-on", _GATE),
     (
         "report",
         "write a page about hosts, domains and their fabric",

@@ -24,18 +24,11 @@ from ovirt_rdma.cli.engine.session import (
     own_policy,
 )
 from ovirt_rdma.cli.parser import Context, Parser, file_name
-from ovirt_rdma.engine_sdk_tools.api.request import EngineProblem
-from ovirt_rdma.engine_sdk_tools.api.session import events_of_origin
 from ovirt_rdma.engine_sdk_tools.domains.transport import domains_to_verify
-from ovirt_rdma.engine_sdk_tools.job import ORIGIN
 from ovirt_rdma.engine_sdk_tools.model import hosts_named
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
-from ovirt_rdma.engine_sdk_tools.report.model import (
-    Report,
-    own_events,
-    verdict_text,
-)
+from ovirt_rdma.engine_sdk_tools.report.model import Report, verdict_text
 from ovirt_rdma.engine_sdk_tools.report.page import html_of
 from ovirt_rdma.engine_sdk_tools.report.portal import portal_file
 from ovirt_rdma.host import __version__
@@ -58,8 +51,7 @@ class MakeReport(EngineVerb, AccessOptions):
     )
     more = (
         "Shows the fabric as a picture, checks of hosts, the transport of each\n"
-        "domain on each host, benchmarks, plans, and what was changed. Changes\n"
-        "nothing.\n"
+        "domain on each host, benchmarks and plans. Changes nothing.\n"
         "docs/report.md describes the page and the document."
     )
 
@@ -153,18 +145,12 @@ class MakeReport(EngineVerb, AccessOptions):
         policy = own_policy(self.policy)
         wanted = policy[0].policy if policy else None
         results = [load(file) for file in self.bench]
-        notes, events = [], None
+        notes = []
         with open_session(self, output) as session:
             engine = read_engine(session, hooks=True)
             hosts = hosts_named(engine, (), self.datacenter)
             domains = domains_to_verify(engine, (), self.datacenter)
-            try:
-                events = own_events(events_of_origin(session, ORIGIN))
-            except EngineProblem as problem:
-                notes.append(
-                    f"The events of the engine are missing: {problem.one_line}."
-                )
-        access = access_of(self, context, history=True)
+        access = access_of(self, context)
         note_no_access(access, output)
         if access is None:
             notes.append("The hosts were not asked: there was no access to them.")
@@ -179,7 +165,6 @@ class MakeReport(EngineVerb, AccessOptions):
             domains,
             made_at=f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
             version=__version__,
-            events=events,
             results=results,
             notes=tuple(notes),
             policy_file=str(policy[1]) if policy else None,

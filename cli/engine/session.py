@@ -370,13 +370,11 @@ def open_session(args: EngineVerb, output: Output) -> Iterator[Session]:
         session.close()
 
 
-def access_of(
-    args: AccessOptions, context: Context, *, history: bool = False
-) -> Optional[HostAccess]:
+def access_of(args: AccessOptions, context: Context) -> Optional[HostAccess]:
     """Return the host access of ``context``, or that the arguments name, or None.
 
     Root on the engine machine has access with the engine's own key. Without access,
-    hosts are unknown. ``history``: reports have the runs that changed the host, too.
+    hosts are unknown.
     """
     if context.access is not None:
         return context.access
@@ -397,7 +395,7 @@ def access_of(
 
     user = args.ssh_user or "root"
     way = Access(user, args.ssh_key or key, args.inventory)
-    return AnsibleHosts(way, history=history)
+    return AnsibleHosts(way)
 
 
 def show_calls(

@@ -613,7 +613,6 @@ def _may_be_made(problem: EngineProblem) -> bool:
 # too (HostMonitoring.java:801-807), so it counts only for a host that is up.
 DETECTED = 13
 _MOST_EVENTS = 50
-_MOST_OF_ORIGIN = 500
 
 
 def newest_event(session: Session) -> int:
@@ -628,13 +627,6 @@ def events_since(session: Session, after: int, host: Optional[str] = None) -> li
     """
     events = _events(session, from_=after)[::-1]
     return [event for event in events if host is None or _is_about(event, host)]
-
-
-def events_of_origin(session: Session, origin: str) -> list[Any]:
-    """Return the newest events that a program wrote as ``origin``, of any run and
-    machine, the newest first (AuditLogConditionFieldAutoCompleter.java: ORIGIN).
-    """
-    return _events(session, search=f"origin={origin}", max=_MOST_OF_ORIGIN)
 
 
 def reasons(events: Iterable[Any], host: Optional[str] = None) -> list[str]:

@@ -21,9 +21,6 @@ not ready, or ready and down.
 
 Whoever watches the engine, or gets its notifications, sees for example that VDSM was
 updated to a form that the add-on does not support, and that the host mounts as stock.
-
-The additional cluster feature NFS_RDMA is only read: it is registered by SQL in the
-engine's database, and the engine's own API can disable it again (docs/gate.md).
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple, Optional
 
-from ovirt_rdma.engine_sdk_tools.api.request import Call, EngineProblem, Read, types
+from ovirt_rdma.engine_sdk_tools.api.request import Call, EngineProblem, types
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
     nfs_export,
@@ -47,7 +44,6 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import (
     server_addresses,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
-    NAME,
     HostReport,
     digest_without_drop_ins,
     health_cell,
@@ -649,100 +645,3 @@ def write_events(
                 raise
         else:
             yield failure.name
-
-
-FEATURE = "NFS_RDMA"
-HOOK = "after_get_caps"
-DOCS = "docs/gate.md"
-
-
-# By cluster level, or by cluster id: whether a feature named NFS_RDMA is registered, or
-# enabled; None if the engine does not have the level, or no longer has the cluster.
-Features = Mapping[str, Optional[bool]]
-
-
-@dataclass(frozen=True)
-class Gate:
-    """The feature in one cluster.
-
-    ``registered`` is None if the engine does not know the level, ``enabled`` if it no
-    longer has the cluster. ``hooked`` are those of ``hosts`` that have the hook which
-    reports the feature. ``next`` is the next step until the engine requires the feature
-    of hosts, a sentence; "" if there is none.
-    """
-
-    cluster: str
-    level: str
-    registered: Optional[bool]
-    enabled: Optional[bool]
-    hooked: tuple[str, ...]
-    hosts: tuple[str, ...]
-    next: str
-
-
-def read_features(session: Session, engine: Engine) -> tuple[Features, Features]:
-    """Read which cluster levels have the feature, and which clusters enable it."""
-    levels = sorted({c.version for c in engine.clusters if c.version})
-    reads = [
-        Read(
-            f"clusterlevels/{level}/clusterfeatures",
-            f"reading the additional features of cluster level {level}",
-        )
-        for level in levels
-    ]
-    reads += [
-        Read(
-            f"clusters/{cluster.id}/enabledfeatures",
-            f"reading the enabled features of cluster {cluster.name}",
-        )
-        for cluster in engine.clusters
-    ]
-    found = [
-        None
-        if isinstance(answer, Exception)
-        else any(feature.name == FEATURE for feature in answer)
-        for answer in session.read_all(reads)
-    ]
-    clusters = (cluster.id for cluster in engine.clusters)
-    return dict(zip(levels, found)), dict(zip(clusters, found[len(levels) :]))
-
-
-def gates(engine: Engine, registered: Features, enabled: Features) -> tuple[Gate, ...]:
-    """Return the gate of each cluster. ``engine`` is read with hooks. Pure."""
-    found = []
-    for cluster in engine.clusters:
-        level = cluster.version or ""
-        known, on = registered.get(level), enabled.get(cluster.id)
-        hosts = [host for host in engine.hosts if host.cluster == cluster.id]
-        hooked = tuple(
-            host.name
-            for host in hosts
-            if any(
-                hook.event == HOOK and hook.name == NAME for hook in host.hooks or ()
-            )
-        )
-        names = tuple(host.name for host in hosts)
-        missing = len(names) - len(hooked)
-        following = _next(level, known, on, missing)
-        found.append(Gate(cluster.name, level, known, on, hooked, names, following))
-    return tuple(found)
-
-
-def _next(
-    level: str, registered: Optional[bool], enabled: Optional[bool], missing: int
-) -> str:
-    """Return the next step; ``missing`` is the number of hosts without the hook."""
-    if registered is None:
-        what = f"cluster level {level}" if level else "its cluster level"
-        return f"this engine does not know {what}, and has no features for it"
-    if enabled is None:
-        return "the engine no longer has this cluster: run the command again"
-    if not registered:
-        return f"register it for cluster level {level} by SQL ({DOCS})"
-    if missing:
-        hosts = "1 host does" if missing == 1 else f"{missing} hosts do"
-        without = f"{hosts} not have the hook installed"
-        if enabled:
-            return f"{without} and will become non-operational: install ovirt-rdma-host"
-        return f"{without}: install ovirt-rdma-host, then maintenance and activation"
-    return "" if enabled else "enable it for the cluster in the administration portal"

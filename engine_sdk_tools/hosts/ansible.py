@@ -40,35 +40,30 @@ from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     Access,
     Failure,
-    HostKey,
     Prepared,
     inventory_of,
-    is_address,
     judged,
     known_hosts_text,
-    known_keys,
     read_inventory,
     split_fix,
-    with_event,
+    why_not_asked,
+    with_outcome,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     MOST_BYTES,
     POLICY_TOO_LONG_FIX,
     HostDone,
     HostReport,
+    Part,
     Pushed,
     bug_report,
+    made_of,
     policy_too_long,
 )
-from ovirt_rdma.engine_sdk_tools.model import Host, status_mistake
+from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.facts import model
-from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.load import PolicyFiles
-from ovirt_rdma.host.system.json_codec import UnreadableJson, json_value
-
-_Part = TypeVar("_Part")
 
 # A host may print anything: accept at most three digits as an exit status.
 _LINE = re.compile(
@@ -85,7 +80,7 @@ _TOO_MUCH = 1000
 _SAME_VERSION = "install the same version of ovirt-rdma on the host and here"
 # What a host's answer is asked for by, by its name.
 _STEPS = {
-    **{n: f"ovirt-rdma-host {n}" for n in ("facts", "status", "history")},
+    **{n: f"ovirt-rdma-host {n}" for n in ("facts", "status")},
     "policy": f"reading {POLICY_YAML}",
 }
 
@@ -96,10 +91,6 @@ class Answer(NamedTuple):
     status: int
     out: bytes
     err: str
-
-
-class _Wrong(Problem):
-    """The answer of a host is invalid or missing."""
 
 
 def read_answers(text: str) -> dict[str, Answer]:
@@ -128,31 +119,17 @@ def read_answers(text: str) -> dict[str, Answer]:
 
 def report_of(host: str, told: Mapping[str, Answer], at: float) -> HostReport:
     """Return the report from the answers to ``report.sh``; ``at`` is in seconds since
-    1970. ``problem`` names what is missing, even if the report has other parts.
+    1970.
     """
-    wrong: list[Problem] = []
 
-    def part(read: Callable[[], _Part]) -> Optional[_Part]:
-        try:
-            return read()
-        except Problem as problem:
-            wrong.append(problem)
+    def part(name: str) -> Optional[Part]:
+        if name == "policy" and name not in told:
             return None
+        what = f"the {name} of {host}"
+        fix = f"run it on the host: {_STEPS[name]}"
+        return Part(_good(host, told, name).out, what, fix)
 
-    facts = part(lambda: _facts(host, told))
-    status = part(lambda: _status(host, told))
-    policy = part(lambda: _policy(host, told))
-    report = HostReport(host, facts, status, policy, at)
-    if long := policy_too_long(report.policy):
-        wrong.append(_Wrong("policy-too-long", f"{host}: {long}", POLICY_TOO_LONG_FIX))
-        report = replace(report, policy_text=None)
-    if "history" in told:
-        history = part(lambda: _document(host, told, "history"))
-        report = replace(report, history=history)
-    if not wrong:
-        return report
-    sentence, fix = wrong[0].one_line[:_MOST_SHOWN], wrong[0].fix[:_MOST_SHOWN]
-    return replace(report, problem=sentence, fix=fix)
+    return made_of(host, part, at)
 
 
 def pushed_of(host: str, outcome: HostOutcome) -> Pushed:
@@ -166,60 +143,11 @@ def pushed_of(host: str, outcome: HostOutcome) -> Pushed:
     return Pushed(host, problem=sentence, fix=fix or _SAME_VERSION)
 
 
-def _facts(host: str, told: Mapping[str, Answer]) -> Facts:
-    data = _document(host, told, "facts")
-    try:
-        return model.from_json_dict(data, f"the facts of {host}")
-    except model.FactsProblem as problem:
-        raise _Wrong(problem.id, str(problem), _SAME_VERSION) from None
-
-
-def _status(host: str, told: Mapping[str, Answer]) -> dict[str, Any]:
-    data = _document(host, told, "status")
-    mistake = status_mistake(data)
-    if mistake:
-        raise _Wrong(
-            "host-status-invalid",
-            f"the status of {host} is not a document of 'status -o json': {mistake}",
-            _SAME_VERSION,
-        )
-    return data
-
-
-def _document(host: str, told: Mapping[str, Answer], name: str) -> dict[str, Any]:
-    """Return the JSON object that a command printed."""
-    answer = _good(host, told, name)
-    fix = f"run it on the host: {_STEPS[name]} -o json"
-    sentence = f"{_STEPS[name]} printed no JSON object on {host}"
-    try:
-        data = json_value(answer.out)
-    except UnreadableJson as error:
-        sentence = f"{sentence}: {error}"
-        raise _Wrong("host-answer-invalid", sentence, fix) from None
-    if not isinstance(data, dict):
-        raise _Wrong("host-answer-invalid", sentence, fix)
-    return data
-
-
-def _policy(host: str, told: Mapping[str, Answer]) -> Optional[str]:
-    """Return the host's policy.yaml; None if there is none."""
-    if "policy" not in told:
-        return None
-    try:
-        return _good(host, told, "policy").out.decode("utf-8")
-    except UnicodeDecodeError:
-        raise _Wrong(
-            "host-policy-not-utf8",
-            f"{POLICY_YAML} on {host} is not UTF-8 text",
-            "correct or remove the file on the host",
-        ) from None
-
-
 def _good(host: str, told: Mapping[str, Answer], name: str) -> Answer:
     """Return a command's answer; raise a Problem if it failed or there is none."""
     doing, answer = _STEPS[name], told.get(name)
     if answer is None:
-        raise _Wrong(
+        raise Problem(
             "host-no-answer",
             f"no answer from {host} to {doing}",
             "its login shell or sshd may end sessions early; log in to it with ssh",
@@ -240,7 +168,7 @@ def _good(host: str, told: Mapping[str, Answer], name: str) -> Answer:
     elif answer.status in _TIMED_OUT:
         id, fix = "host-command-timeout", by_hand
         why = f"{doing} did not end in time on {host}"
-    raise _Wrong(id, why, fix or by_hand)
+    raise Problem(id, why, fix or by_hand)
 
 
 def _own_message(err: str) -> tuple[str, str]:
@@ -334,11 +262,10 @@ _OTHER = (
 )
 
 
-def explain_failure(host: Host, text: str, *, key_of_engine: bool = True) -> Failure:
-    """Explain the message ``text`` of ssh or Ansible on ``host``.
-
-    ``key_of_engine``: the host key came from the engine, not from known_hosts.
-    """
+def explain_failure(host: Host, text: str) -> Failure:
+    """Explain the message ``text`` of ssh or Ansible on ``host``."""
+    # Else the host key came from known_hosts.
+    key_of_engine = bool(host.public_key)
     text = _ends_of(text)
     # "Task failed: " is from ansible-core 2.19.
     told = re.sub(r"(Task failed: )?Failed to connect to the host via ssh: ", "", text)
@@ -373,17 +300,16 @@ HOST_LIMIT_S = 180.0
 # The role installs packages: from a slow mirror that takes minutes.
 PREPARING_LIMIT_S = 1800.0
 
-RunEvents = Callable[[AnsibleRun, str], Iterator[dict[str, Any]]]
-_Answer = TypeVar("_Answer", HostReport, Pushed)
 _Result = TypeVar("_Result", HostReport, Pushed, Prepared)
+# In place of a kind of outcome, for a host of which no more comes.
+_NO_MORE = "no more"
 
 
 class AnsibleHosts:
     """Hosts over SSH; ``forks`` is the number of hosts to ask in parallel. Raises
     Problem if no host can be asked: no Ansible, or an inventory that cannot be read.
-    ``history``: reports have the runs that changed the host, too.
 
-    ``run``, ``run_events`` and ``clock`` are for tests.
+    ``run`` and ``clock`` are for tests.
     """
 
     def __init__(
@@ -392,17 +318,13 @@ class AnsibleHosts:
         *,
         forks: int = 20,
         host_limit_s: float = HOST_LIMIT_S,
-        history: bool = False,
-        run: Optional[Callable[[AnsibleRun, str], Iterator[HostOutcome]]] = None,
-        run_events: Optional[RunEvents] = None,
+        run: Callable[[AnsibleRun, str], Iterator[HostOutcome]] = ansible_run.run_order,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._access = access or Access()
         self._forks = forks
         self._host_limit_s = host_limit_s
-        self._history = history
-        self._run = run or ansible_run.run_order
-        self._run_events = run_events or ansible_run.run_events
+        self._run = run
         self._clock = clock
         self._variables: Optional[Mapping[str, Mapping[str, Any]]] = None
 
@@ -411,13 +333,15 @@ class AnsibleHosts:
     ) -> dict[str, HostReport]:
         """Return a report for each host, by the engine's name, in their order."""
 
-        def read(name: str, outcome: HostOutcome) -> HostReport:
-            return report_of(name, read_answers(outcome.text), self._clock())
+        def read(host: Host, outcome: HostOutcome) -> Union[HostReport, Failure]:
+            return _failure(host, outcome) or report_of(
+                host.name, read_answers(outcome.text), self._clock()
+            )
 
         def order_of(order: AnsibleRun, folder: str) -> AnsibleRun:
-            return replace(order, script=_script(history=self._history))
+            return replace(order, script=_script())
 
-        return self._answers(hosts, order_of, HostReport, read, done)
+        return self._results(hosts, order_of, HostReport, read, done)
 
     def push_policy(
         self, hosts: Sequence[Host], policy: Union[str, PolicyFiles, None]
@@ -436,6 +360,9 @@ class AnsibleHosts:
                 for host in hosts
             }
 
+        def read(host: Host, outcome: HostOutcome) -> Union[Pushed, Failure]:
+            return _failure(host, outcome) or pushed_of(host.name, outcome)
+
         def order_of(order: AnsibleRun, folder: str) -> AnsibleRun:
             # In files: in a variable, Ansible would take {{ for a template.
             source = Path(folder) / "policy"
@@ -453,7 +380,7 @@ class AnsibleHosts:
                 collections=tuple(map(str, trusted_collections())),
             )
 
-        return self._answers(hosts, order_of, Pushed, pushed_of)
+        return self._results(hosts, order_of, Pushed, read)
 
     def prepare(
         self, hosts: Sequence[Host], variables: Mapping[str, Any]
@@ -462,125 +389,88 @@ class AnsibleHosts:
 
         ``variables`` are for the role. A host that cannot be asked has a ``problem``.
         """
-        aliases, keys, results = self._askable(hosts, Prepared)
-        results = {
-            name: replace(result, unreachable=True) for name, result in results.items()
-        }
-        if aliases:
-            running = {alias: Prepared(host.name) for alias, host in aliases.items()}
-            with ansible_run.private_folder() as folder:
-                order = replace(
-                    self._order(aliases, keys, folder),
-                    limit_s=PREPARING_LIMIT_S,
-                    playbook="prepare_hosts.yml",
-                    variables=variables,
-                    collections=tuple(map(str, trusted_collections())),
-                )
-                for event in self._run_events(order, folder):
-                    alias = str(event["event_data"]["host"])
-                    if alias in running:
-                        running[alias] = with_event(running[alias], event)
-            for alias, host in aliases.items():
-                result = judged(running[alias])
-                if result.unreachable:
-                    sentence, fix = explain_failure(
-                        host, result.problem, key_of_engine=alias in keys
-                    )
-                    result = replace(result, problem=sentence, fix=fix)
-                results[host.name] = result
-        return {host.name: results[host.name] for host in hosts}
+        so_far: dict[str, Prepared] = {}
 
-    def _answers(
+        def read(host: Host, outcome: HostOutcome) -> Union[Prepared, Failure, None]:
+            before = so_far.get(host.name, Prepared(host.name))
+            if outcome.kind == _NO_MORE:
+                return judged(before)
+            if outcome.kind == UNREACHABLE and not before.task:
+                return explain_failure(host, outcome.text)
+            so_far[host.name] = with_outcome(before, outcome)
+            return None
+
+        def order_of(order: AnsibleRun, folder: str) -> AnsibleRun:
+            return replace(
+                order,
+                limit_s=PREPARING_LIMIT_S,
+                playbook="prepare_hosts.yml",
+                variables=variables,
+                collections=tuple(map(str, trusted_collections())),
+            )
+
+        return self._results(hosts, order_of, Prepared, read)
+
+    def _results(
         self,
         hosts: Sequence[Host],
         order_of: Callable[[AnsibleRun, str], AnsibleRun],
-        kind: type[_Answer],
-        read: Callable[[str, HostOutcome], _Answer],
+        kind: type[_Result],
+        read: Callable[[Host, HostOutcome], Union[_Result, Failure, None]],
         done: Optional[HostDone] = None,
-    ) -> dict[str, _Answer]:
-        """Return each host's answer to what ``order_of`` makes of a run and its folder,
-        parsed by ``read``.
+    ) -> dict[str, _Result]:
+        """Return each host's result of what ``order_of`` makes of a run and its folder.
+
+        ``read`` makes it of the outcome of a task, or of that at the end, _NO_MORE;
+        None: more has to come.
         """
         # Ansible gets an alias: a host's name in the engine may be any text.
-        waiting, keys, answers = self._askable(hosts, kind)
-        for name in answers:
-            if done:
-                done(name)
+        waiting = {f"host-{number}": host for number, host in enumerate(hosts)}
+        results: dict[str, _Result] = {}
 
-        def take(outcome: HostOutcome) -> None:
-            host = waiting.pop(outcome.alias)
-            known = outcome.alias in keys
+        def take(alias: str, outcome: Optional[HostOutcome]) -> None:
+            host = waiting[alias]
+            found: Union[_Result, Failure, None]
             try:
-                failure = _failure(host, outcome, key_of_engine=known)
-                if failure is None:
-                    answers[host.name] = read(host.name, outcome)
+                found = read(host, outcome) if outcome else why_not_asked(host)
             except Exception as error:  # noqa: BLE001  (it concerns only this host)
-                failure = Failure(*bug_report(host.name, error))
-            if failure is not None:
-                answers[host.name] = kind(host.name, problem=failure[0], fix=failure[1])
+                found = Failure(*bug_report(host.name, error))
+            if found is None:
+                return
+            if isinstance(found, Failure):
+                found = kind(host.name, problem=found.sentence, fix=found.fix)
+            del waiting[alias]
+            results[host.name] = found
             if done:
                 done(host.name)
 
+        for alias in list(waiting):
+            take(alias, None)
         if waiting:
             with ansible_run.private_folder() as folder:
-                order = order_of(self._order(waiting, keys, folder), folder)
+                order = order_of(self._order(waiting, folder), folder)
                 for outcome in self._run(order, folder):
                     if outcome.alias in waiting:
-                        take(outcome)
+                        take(outcome.alias, outcome)
         for alias in list(waiting):
-            take(HostOutcome(alias, UNREACHABLE, "no answer"))
-        return {host.name: answers[host.name] for host in hosts}
+            take(alias, HostOutcome(alias, _NO_MORE, "no answer"))
+        return {host.name: results[host.name] for host in hosts}
 
-    def _askable(
-        self, hosts: Sequence[Host], kind: type[_Result]
-    ) -> tuple[dict[str, Host], dict[str, HostKey], dict[str, _Result]]:
-        """Return the hosts that can be asked and their keys, by alias, and the results
-        of the others by name.
-        """
-        asked = [host for host in hosts if is_address(host.address)]
-        failures = {
-            host.name: _odd_address(host) for host in hosts if host not in asked
-        }
-        keys: dict[str, HostKey] = {}
-        if asked:
-            # First, because this may fail for all of them.
-            self._operators_variables()
-            keys, wrong = known_keys(asked)
-            failures.update(wrong)
-        asked = [host for host in asked if host.name not in failures]
-        aliases = {f"host-{number}": host for number, host in enumerate(asked)}
-        return (
-            aliases,
-            {a: keys[host.name] for a, host in aliases.items() if host.name in keys},
-            {name: kind(name, problem=s, fix=f) for name, (s, f) in failures.items()},
-        )
-
-    def _order(
-        self,
-        aliases: Mapping[str, Host],
-        keys: Mapping[str, HostKey],
-        folder: str,
-    ) -> AnsibleRun:
-        variables = self._operators_variables()
+    def _order(self, hosts: Mapping[str, Host], folder: str) -> AnsibleRun:
+        if self._variables is None:
+            path = self._access.inventory
+            self._variables = read_inventory(path) if path else {}
         file = str(Path(folder) / "known_hosts")
         return AnsibleRun(
             "",
-            inventory_of(aliases, keys, self._access, file, variables),
-            {"known_hosts": known_hosts_text(keys)},
+            inventory_of(hosts, self._access, file, self._variables),
+            {"known_hosts": known_hosts_text(hosts)},
             self._forks,
             self._host_limit_s,
         )
 
-    def _operators_variables(self) -> Mapping[str, Mapping[str, Any]]:
-        if self._variables is None:
-            path = self._access.inventory
-            self._variables = read_inventory(path) if path else {}
-        return self._variables
 
-
-def _failure(
-    host: Host, outcome: HostOutcome, *, key_of_engine: bool
-) -> Optional[Failure]:
+def _failure(host: Host, outcome: HostOutcome) -> Optional[Failure]:
     """Return why there is no answer in ``outcome``; None if there is one."""
     text = outcome.text
     if len(text) >= MOST_SENT:
@@ -594,19 +484,10 @@ def _failure(
     answered = "id" in outcome.result or read_answers(text)
     if outcome.kind == OK or (outcome.kind == FAILED and answered):
         return None
-    return explain_failure(host, text, key_of_engine=key_of_engine)
+    return explain_failure(host, text)
 
 
-def _script(*, history: bool) -> str:
-    more = "HISTORY=yes\n" if history else ""
-    values = f"LIMIT_S={COMMAND_LIMIT_S}\nPOLICY={shlex.quote(POLICY_YAML)}\n{more}"
+def _script() -> str:
+    values = f"LIMIT_S={COMMAND_LIMIT_S}\nPOLICY={shlex.quote(POLICY_YAML)}\n"
     parts = ((PLAYBOOKS / part).read_text("utf-8") for part in ("tell.sh", "report.sh"))
     return "".join((values, *parts))
-
-
-def _odd_address(host: Host) -> Failure:
-    return Failure(
-        f"the address of {host.name} is neither a name nor an IP address: "
-        f"{host.address!a}",
-        "correct it in the engine (Edit Host, Hostname)",
-    )

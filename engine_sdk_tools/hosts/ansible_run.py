@@ -189,14 +189,41 @@ class AnsibleRun:
 
 
 class HostOutcome(NamedTuple):
-    """The result of a host: OK with the script's stdout, or FAILED or UNREACHABLE, with
-    the message of Ansible. ``result`` is all that the task has returned.
+    """The result of a task on a host: OK with its stdout, or FAILED or UNREACHABLE with
+    the message of Ansible. ``result`` is all that the task has returned, ``task`` its
+    name, ``action`` the module; ``ignored``: the play ignores that it failed.
     """
 
     alias: str
     kind: str
     text: str
     result: Mapping[str, Any] = MappingProxyType({})
+    task: str = ""
+    action: str = ""
+    ignored: bool = False
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> Optional[HostOutcome]:
+        """Return the outcome in an event of ansible-runner; None if it has none. Raises
+        KeyError and TypeError for another form.
+        """
+        kind = _EVENTS.get(event["event"])
+        if kind is None:
+            return None
+        data = event["event_data"]
+        result = dict(data["res"])
+        # With the output of script or module, if there is any.
+        keys = ("msg", "stderr", "stdout", "module_stdout", "module_stderr")
+        texts = [str(result[key]) for key in keys if result.get(key)]
+        return cls(
+            str(data["host"]),
+            kind,
+            str(result.get("stdout", "")) if kind == OK else "\n".join(texts),
+            result,
+            str(data.get("task") or ""),
+            str(data.get("task_action") or ""),
+            data.get("ignore_errors") is True,
+        )
 
 
 class AnsibleProblem(Problem):
@@ -256,32 +283,11 @@ def _remove(top: Path, lock: int) -> None:
 def run_order(
     order: AnsibleRun, folder: str, path: Optional[str] = None
 ) -> Iterator[HostOutcome]:
-    """Carry out ``order`` in ``folder``, and yield the result of each host as it comes.
+    """Carry out ``order`` in ``folder``, and yield the results of tasks on hosts as
+    they come.
 
     ``path`` is the search path for commands. A host without a result did not answer in
     time. Raises AnsibleProblem if Ansible could not be run.
-    """
-    for event in run_events(order, folder, path):
-        data = event["event_data"]
-        result = data["res"]
-        kind = _EVENTS[event["event"]]
-        if kind == OK:
-            text = result.get("stdout", "")
-        else:
-            # With the output of script or module, if there is any.
-            ends = ("stderr", "stdout")
-            keys = ("msg", *ends, *(f"module_{end}" for end in reversed(ends)))
-            text = "\n".join(str(result[key]) for key in keys if result.get(key))
-        yield HostOutcome(str(data["host"]), kind, str(text), result)
-
-
-def run_events(
-    order: AnsibleRun, folder: str, path: Optional[str] = None
-) -> Iterator[dict[str, Any]]:
-    """Carry out ``order`` in ``folder``, and yield the events of ansible-runner with
-    the result of a task on a host, as they come: ``event`` is a key of _EVENTS, and
-    ``event_data`` has ``host``, ``task`` and ``res``. ``path`` and what is raised are
-    as for :func:`run_order`.
     """
     path = path or search_path()
     found = {}
@@ -325,9 +331,9 @@ def run_events(
             end = threading.Timer(order.whole_limit_s, too_late, (process,))
             end.daemon = True
             end.start()
-            for happened in _events(process, other):
+            for outcome in _outcomes(process, other):
                 any_result = True
-                yield happened
+                yield outcome
             status = process.wait()
         finally:
             if end is not None:
@@ -393,22 +399,22 @@ def _environment(order: AnsibleRun, top: Path, path: str) -> dict[str, str]:
     }
 
 
-def _events(
+def _outcomes(
     process: subprocess.Popen[bytes], other: deque[str]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[HostOutcome]:
     """Yield the results of hosts; lines that are no events go to ``other``."""
     assert process.stdout is not None  # noqa: S101  (PIPE, above)
     while line := process.stdout.readline(MOST_BYTES):
         try:
             event = json.loads(line)
-            if event["event"] in _EVENTS:
-                data = event["event_data"]
-                if "host" in data and isinstance(data["res"], dict):
-                    yield event
-            elif event["event"] in ("verbose", "error"):
+            outcome = HostOutcome.of(event)
+            if event["event"] in ("verbose", "error"):
                 other.append(str(event.get("stdout", ""))[-_LAST_BYTES:])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             other.append(line[-_LAST_BYTES:].decode("utf-8", "replace"))
+        else:
+            if outcome is not None:
+                yield outcome
 
 
 def _stop(process: subprocess.Popen[bytes], top: Path) -> None:

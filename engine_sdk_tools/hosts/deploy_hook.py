@@ -5,16 +5,14 @@ file with the engine's Ansible, as its user; read the settings of the role.
 The engine includes one file of tasks at the end of each installation of a host
 (AnsibleConstants.java:34-38, ovirt-host-deploy.yml:32-41), and it belongs to the
 administrator. We add a block between two marked lines and never change another byte;
-what is added or removed is computed by pure functions. The first line records what a
-removal needs: the checksum of the block, whether a line break had to be added before
-it, and whether the file was ours from the start. Mode, owner, access control list and
-SELinux label stay as they are, and a symbolic link stays a link. A second run at the
-same time gets exit code 75.
+what is added or removed is computed by pure functions. Mode, owner, access control list
+and SELinux label stay as they are, and a symbolic link stays a link. A second run at
+the same time gets exit code 75.
 
 The check is the real ``ansible-playbook --syntax-check`` on a play that takes the tasks
-in as the engine's playbook does (ovirt-host-deploy.yml:39-41), with its roles, settings
-and variables; no task is carried out. Plugins are loaded, also from the home of the
-engine's user, so root runs it as that user.
+in as the engine's playbook does (ovirt-host-deploy.yml:39-41), with its roles and
+settings; no task is carried out. Plugins are loaded, also from the home of the engine's
+user, so root runs it as that user.
 """
 
 from __future__ import annotations
@@ -22,19 +20,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import pwd
 import re
-import shlex
 import shutil
-import stat
-import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
     ENGINE_USER,
@@ -56,7 +49,12 @@ from ovirt_rdma.host.system.commands import (
     TooMuchOutput,
     run_command,
 )
-from ovirt_rdma.host.system.files import fix_for, remove_unfinished, sync_directory
+from ovirt_rdma.host.system.files import (
+    PUBLIC_MODE,
+    fix_for,
+    sync_change,
+    write_atomically,
+)
 from ovirt_rdma.host.system.lazy import LazyModule
 from ovirt_rdma.host.system.lock import LockHeld
 from ovirt_rdma.host.system.safe_file import read_file, read_file_of_others
@@ -70,26 +68,18 @@ else:
 COLLECTION = "/usr/share/ansible/collections/ansible_collections/ovirt_rdma/host"
 # Variables of the role, for all hosts of this engine.
 SETTINGS = "/etc/ovirt-rdma/host-deploy.yml"
-# What the file states, compared with what this version would write.
-MISSING, INSTALLED, OUTDATED, EDITED = "missing", "installed", "outdated", "edited"
+# The block in a file, compared with what this version would write.
+MISSING, INSTALLED, OUTDATED = "missing", "installed", "outdated"
 
 # A carriage return alone ends a line of YAML too (YAML 1.1, 5.4).
 _LINE = rb"(?:^|(?<=\r))"
-_MARK = re.compile(_LINE + rb"( *)# (BEGIN|END) ovirt-rdma\b.*$", re.MULTILINE)
-_FIRST = re.compile(
-    r"( *)# BEGIN ovirt-rdma (?P<flags>[a-z ]*)\(sha256:(?P<digest>[0-9a-f]{64}); .*"
-)
+_MARK = re.compile(_LINE + rb"( *)# (BEGIN|END) ovirt-rdma\b(.*\n?)", re.MULTILINE)
 # The first dash has the indentation of the tasks; it may be behind a byte order mark.
 _DASH = re.compile(_LINE + rb"(?:\xef\xbb\xbf)?( *)-(?=\s|$)", re.MULTILINE)
-_END_OF_LIST = re.compile(_LINE + rb"\.\.\.(?=\s|$)", re.MULTILINE)
-# The file did not exist; a line break was added before the block.
-_NEW, _BREAK = "new", "break"
 _START_OF_FILE = b"---\n"
+# In the first mark, if the file did not exist before.
+_NEW = " in a new file"
 _NOTE = "made by 'ovirt-rdma deploy-hook'; see docs/host-deploy.md"
-_CORRECT = (
-    "correct it; until then the engine reports no failure, and ignores this file and "
-    "what follows"
-)
 
 # Why it is written so:
 # - A role that is missing ends the playbook with an event "error", which the engine
@@ -160,19 +150,15 @@ class PostTasksProblem(Problem):
     """The post-tasks file cannot be used, and was not changed."""
 
 
-@dataclass(frozen=True)
-class Found:
-    """Our block in a file: its state, its place in bytes, its ``indent`` and ``flags``.
-
-    A removal takes away ``before`` bytes before it: an added line break.
+class Found(NamedTuple):
+    """Our block in a file: its state, its first byte, and the first one after it.
+    ``is_new``: the file did not exist before.
     """
 
     state: str
     start: int = 0
     end: int = 0
-    before: int = 0
-    indent: str = ""
-    flags: tuple[str, ...] = ()
+    is_new: bool = False
 
 
 def tasks_of(collection: str = COLLECTION) -> str:
@@ -199,55 +185,33 @@ def find(content: bytes, collection: str = COLLECTION) -> Found:
             f"(lines {places})",
             "remove these lines and what belongs to them with an editor",
         )
-    start, line_end = marks[0].start(), content.find(b"\n", marks[1].end())
-    end = len(content) if line_end < 0 else line_end + 1
-    lines = content[start:end].decode("utf-8", "replace").splitlines()
-    indent = column.decode()
-    first = _FIRST.fullmatch(lines[0])
-    flags = tuple(first["flags"].split()) if first else ()
-    inside = "".join(f"{line}\n" for line in lines[1:-1])
-    # If somebody has added tasks after the block, the line break is theirs.
-    added = _line_break(content) if _BREAK in flags and end == len(content) else b""
-    before = len(added) if content[:start].endswith(added) else 0
-    if first is None or _digest(inside) != first["digest"]:
-        state = EDITED
-    elif inside == _indented(tasks_of(collection), indent):
-        state = INSTALLED
-    else:
-        state = OUTDATED
-    return Found(state, start, end, before, indent, flags)
+    start, end = marks[0].start(), marks[1].end()
+    is_new = marks[0][3].startswith(_NEW.encode())
+    ours = _block(column, collection, is_new=is_new)
+    # An editor may have changed the line breaks.
+    same = content[start:end].splitlines() == ours.splitlines()
+    return Found(INSTALLED if same else OUTDATED, start, end, is_new)
 
 
-def installed(
-    content: Optional[bytes], collection: str = COLLECTION, *, force: bool = False
-) -> bytes:
+def installed(content: Optional[bytes], collection: str = COLLECTION) -> bytes:
     """Return ``content`` with the block of this version; None is for a missing file.
 
-    A block that is there is replaced in its place; one that was edited only with
-    ``force``. Raises PostTasksProblem if ``content`` is no list of tasks to which a
-    block can be added.
+    Another block that is there is replaced in its place. Raises PostTasksProblem if
+    ``content`` is no list of tasks to which a block can be added.
     """
     if content is None:
-        return _START_OF_FILE + _block("", b"\n", collection, _NEW)
+        return _START_OF_FILE + _block(b"", collection, is_new=True)
     found = find(content, collection)
     if found.state == INSTALLED:
         return content
-    if found.state == EDITED and not force:
-        raise _edited("replaces it")
-    line_break = _line_break(content)
-    if found.state != MISSING:
-        block = _block(found.indent, line_break, collection, *found.flags)
+    block = _block(_indent(content), collection, is_new=found.is_new)
+    if found.state == OUTDATED:
         return content[: found.start] + block + content[found.end :]
-    theirs = _events(content)
-    mark = _END_OF_LIST.search(content)
-    head = content[: mark.start()] if mark else content
-    broken = bool(head) and not head.endswith((b"\n", b"\r"))
-    indent = _indent(content).decode()
-    block = _block(indent, line_break, collection, *[_BREAK] * broken)
-    merged = head + line_break * broken + block + content[len(head) :]
+    theirs, merged = _events(content), content + block
     every: list[tuple[Any, ...]] = []
-    with contextlib.suppress(PostTasksProblem):
-        every = _events(merged)
+    if not content or content.endswith((b"\n", b"\r")):
+        with contextlib.suppress(PostTasksProblem):
+            every = _events(merged)
     if every != theirs + _events(tasks_of(collection).encode()):
         raise PostTasksProblem(
             "post-tasks-no-list",
@@ -259,25 +223,19 @@ def installed(
     return merged
 
 
-def removed(content: bytes, *, force: bool = False) -> Optional[bytes]:
+def removed(content: bytes) -> Optional[bytes]:
     """Return ``content`` without the block, None if nothing but ours is in the file and
-    it did not exist before.
-
-    An edited block is removed only with ``force``. Raises PostTasksProblem.
+    it did not exist before. Raises PostTasksProblem.
     """
     found = find(content)
-    if found.state == EDITED and not force:
-        raise _edited("removes it")
-    rest = content[: found.start - found.before] + content[found.end :]
-    return None if _NEW in found.flags and rest == _START_OF_FILE else rest
+    rest = content[: found.start] + content[found.end :]
+    return None if found.is_new and rest == _START_OF_FILE else rest
 
 
-def _block(indent: str, line_break: bytes, collection: str, *flags: str) -> bytes:
-    inside = _indented(tasks_of(collection), indent)
-    flag = "".join(f"{word} " for word in flags)
-    first = f"# BEGIN ovirt-rdma {flag}(sha256:{_digest(inside)}; {_NOTE})"
-    block = f"{indent}{first}\n{inside}{indent}# END ovirt-rdma\n".encode()
-    return block.replace(b"\n", line_break)
+def _block(indent: bytes, collection: str, *, is_new: bool) -> bytes:
+    first = f"# BEGIN ovirt-rdma{_NEW if is_new else ''} ({_NOTE})"
+    lines = (first, *tasks_of(collection).splitlines(), "# END ovirt-rdma")
+    return b"".join(indent + line.encode() + b"\n" for line in lines)
 
 
 def _indent(content: bytes) -> bytes:
@@ -285,89 +243,47 @@ def _indent(content: bytes) -> bytes:
     return dash[1] if dash else b""
 
 
-def _line_break(content: bytes) -> bytes:
-    """Return the line break of the file's first line."""
-    return b"\r\n" if re.match(rb"[^\n]*\r\n", content) else b"\n"
-
-
-def _indented(text: str, indent: str) -> str:
-    return "".join(f"{indent}{line}\n" for line in text.splitlines())
-
-
-def _digest(inside: str) -> str:
-    return hashlib.sha256(inside.encode()).hexdigest()
-
-
-def _text(content: bytes) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise PostTasksProblem(
-            "post-tasks-not-utf8",
-            f"it is not UTF-8 text (byte {error.start}); Ansible cannot read it",
-            "convert it, for example with iconv(1)",
-        ) from None
-
-
 def _events(content: bytes) -> list[tuple[Any, ...]]:
     """Return what the tasks consist of, without the list itself. Not as values: tags
     need no constructor then, and with aliases, a small file has values without end.
     """
-    text = _text(content)
     # As Ansible: libyaml accepts a few files that the parser in Python refuses.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
+        text = content.decode("utf-8-sig")
         yaml.compose(text, Loader=loader)  # raises for a second document
         events = [
             (type(one).__name__, *(getattr(one, name, None) for name in _PARTS))
             for one in yaml.parse(text, Loader=loader)
         ]
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
-        what = getattr(error, "problem", None) or str(error).splitlines()[0]
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise PostTasksProblem(
-            "post-tasks-not-yaml",
-            f"it is not valid YAML: {where}{what}",
-            _CORRECT,
+            "post-tasks-not-yaml", f"it is not valid YAML: {_why(error)}", _CORRECT
         ) from None
     return events[3:-3]
 
 
 _PARTS = ("anchor", "tag", "implicit", "value")
+_CORRECT = (
+    "correct it; until then the engine reports no failure, and ignores this file and "
+    "what follows"
+)
 
 
-def _edited(does: str) -> PostTasksProblem:
-    return PostTasksProblem(
-        "post-tasks-block-edited",
-        "the block of ovirt-rdma was edited, and is left as it is",
-        f"see what was changed; --force {does}",
-    )
+def _why(error: Exception) -> str:
+    """Return why a file cannot be read as YAML, with the line if that is known."""
+    mark = getattr(error, "problem_mark", None)
+    where = f"line {mark.line + 1}: " if mark else ""
+    reason = getattr(error, "problem", None) or getattr(error, "strerror", None)
+    return f"{where}{reason or str(error).splitlines()[0]}"
 
 
-# AnsibleConstants.RUNNER_SERVICE_PROJECT_PATH and AnsibleCommandConfig.build
+# AnsibleConstants.RUNNER_SERVICE_PROJECT_PATH
 PROJECT = "/usr/share/ovirt-engine/ansible-runner-service-project/project"
-PLAYBOOK = "ovirt-host-deploy.yml"
 _CHECKING_S = 120.0
-# Of ansible-core since 2.19, and before.
-_PLACE = re.compile(r"post_tasks\.yml(?::|': line )(\d+)")
-# What the engine passes to its playbook (InstallVdsInternalCommand.java:286-334), by
-# name; tasks of others may use it where Ansible wants the value early.
-_ENGINE_VARIABLES = """
-host_deploy_cluster_name host_deploy_cluster_switch_type host_deploy_cluster_version
-host_deploy_firewall_type host_deploy_gluster_enabled host_deploy_gluster_supported
-host_deploy_iptables_rules host_deploy_kdump_destination_address
-host_deploy_kdump_destination_port host_deploy_kdump_integration
-host_deploy_kdump_message_interval host_deploy_kernel_cmdline_new
-host_deploy_kernel_cmdline_old host_deploy_origin_type host_deploy_override_firewall
-host_deploy_ovn_central host_deploy_ovn_tunneling_interface host_deploy_post_tasks
-host_deploy_tuned_profile host_deploy_vdsm_encrypt_host_communication
-host_deploy_vdsm_min_version host_deploy_vdsm_port host_deploy_vdsm_ssl_ciphers
-host_deploy_virt_enabled host_deploy_vnc_tls hosted_engine_deploy_action
-hosted_engine_host_id hosted_engine_tmp_cfg_file ovirt_ca_cert ovirt_ca_key
-ovirt_engine_usr ovirt_organizationname ovirt_pki_dir ovirt_qemu_ca_cert ovirt_san
-ovirt_signcerttimeoutinseconds ovirt_vds_certificate_validity_in_days ovirt_vds_hostname
-"""
+_MOST_SHOWN = 600
+# Of ansible-core before and since 2.19.
+_ERROR = r"ERROR! |\[ERROR\]: "
 # import_tasks reads the file now, include_tasks only during the run.
 _TASK = {"import_tasks": "tasks/post_tasks.yml"}
 _PLAY = [{"hosts": "all", "remote_user": "root", "tasks": [_TASK]}]
@@ -383,24 +299,18 @@ def engine_version() -> Optional[str]:
         return None
 
 
-def runs_hook(project: str = PROJECT) -> Optional[bool]:
-    """Whether the engine's playbook includes the file; None if it cannot be read."""
-    try:
-        return b"{{ host_deploy_post_tasks }}" in read_file(Path(project) / PLAYBOOK)
-    except OSError:
-        return None
-
-
 def _engine_user() -> Optional[pwd.struct_passwd]:
-    try:
-        return pwd.getpwnam(ENGINE_USER)
-    except KeyError:
-        return None
+    """Return the engine's user; None if there is none, or if only root can run
+    something as that user.
+    """
+    with contextlib.suppress(KeyError):
+        return pwd.getpwnam(ENGINE_USER) if os.geteuid() == 0 else None
+    return None
 
 
 def _as(user: Optional[pwd.struct_passwd]) -> dict[str, Any]:
     """Return what makes root run a command as ``user``."""
-    if user is None or os.geteuid() != 0:
+    if user is None:
         return {}
     groups = os.getgrouplist(user.pw_name, user.pw_gid)
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": groups}
@@ -411,7 +321,7 @@ def user_without_access(path: Path) -> str:
     also so if there is no such file, or if only root can try it.
     """
     user = _engine_user()
-    if user is not None and os.geteuid() == 0 and path.exists():
+    if user is not None and path.exists():
         try:
             run_command(["test", "-r", str(path)], **_as(user))
         except CommandFailed:
@@ -430,17 +340,16 @@ def check_syntax(content: bytes, beside: Path, project: str = PROJECT) -> None:
         raise _no_ansible(
             "ansible-playbook is not installed, so nothing can be checked"
         )
-    words = [program, "--syntax-check", "-i", "hosts", "-e", "@vars.json", "play.yml"]
+    words = [program, "--syntax-check", "-i", "host.example.com,", "play.yml"]
     user = _engine_user()
     with private_folder() as name:
         folder = Path(name)
-        _write_play(folder, content, beside, project)
-        as_user = _as(user)
-        if user is not None and as_user:
+        _write_play(folder, content, beside, Path(project))
+        if user is not None:
             _give(folder, user)
         environment = _environment(folder, user)
         try:
-            run_command(words, _CHECKING_S, cwd=folder, env=environment, **as_user)
+            run_command(words, _CHECKING_S, cwd=folder, env=environment, **_as(user))
         except (CommandTimeout, TooMuchOutput) as failed:
             raise PostTasksProblem(
                 "post-tasks-check-ended",
@@ -452,9 +361,11 @@ def check_syntax(content: bytes, beside: Path, project: str = PROJECT) -> None:
                 why = f"{program} cannot be run by the engine's user: {failed}"
                 raise _no_ansible(why) from None
             said = f"{failed.stderr}\n{failed.stdout}".replace(f"{folder}/", "")
+            reason = " ".join(re.split(_ERROR, said, maxsplit=1)[-1].split())
             raise PostTasksProblem(
                 "post-tasks-syntax",
-                f"ansible-playbook --syntax-check refuses it: {_reason(said)}",
+                "ansible-playbook --syntax-check refuses it: "
+                f"{reason[:_MOST_SHOWN] or 'it printed nothing'}",
                 _CORRECT,
             ) from None
 
@@ -464,12 +375,7 @@ def _no_ansible(why: str) -> PostTasksProblem:
     return PostTasksProblem("ansible-missing", why, fix)
 
 
-def _write_play(folder: Path, content: bytes, beside: Path, project: str) -> None:
-    values = {
-        **dict.fromkeys(_ENGINE_VARIABLES.split(), "value"),
-        "ovirt_engine_usr": "/usr/share/ovirt-engine",
-        "ovirt_pki_dir": "/etc/pki/ovirt-engine",
-    }
+def _write_play(folder: Path, content: bytes, beside: Path, project: Path) -> None:
     tasks = folder / "tasks"
     tasks.mkdir()
     for other in beside.iterdir():
@@ -477,14 +383,11 @@ def _write_play(folder: Path, content: bytes, beside: Path, project: str) -> Non
             (tasks / other.name).symlink_to(other.absolute())
     (tasks / "post_tasks.yml").write_bytes(content)
     (folder / "play.yml").write_text(json.dumps(_PLAY), encoding="utf-8")
-    (folder / "vars.json").write_text(json.dumps(values), encoding="utf-8")
-    (folder / "hosts").write_text("host.example.com ansible_port=22\n")
-    top = Path(project)
     for part in ("roles", "filter_plugins", "library"):
-        if is_folder(top / part):
-            (folder / part).symlink_to(top / part)
+        if is_folder(project / part):
+            (folder / part).symlink_to(project / part)
     with contextlib.suppress(OSError):
-        (folder / "ansible.cfg").write_bytes(read_file(top / "ansible.cfg"))
+        (folder / "ansible.cfg").write_bytes(read_file(project / "ansible.cfg"))
 
 
 def _give(folder: Path, user: pwd.struct_passwd) -> None:
@@ -498,13 +401,13 @@ def _give(folder: Path, user: pwd.struct_passwd) -> None:
 
 
 def _environment(folder: Path, user: Optional[pwd.struct_passwd]) -> dict[str, str]:
+    collections = collection_paths()
     # ansible-core's DEFAULT_ROLES_PATH.
     roles = [Path("/usr/share/ansible/roles"), Path("/etc/ansible/roles")]
     if user is not None:
         roles.insert(0, Path(user.pw_dir) / ".ansible/roles")
-    collections = collection_paths()
-    if user is None or os.geteuid() not in (0, user.pw_uid):
-        # We are somebody else, who must not execute what that user may have written.
+    else:
+        # We must not execute what the engine's user, or others, may have written.
         collections = [path for path in collections if is_trusted(path)]
         roles = [path for path in roles if is_trusted(path)]
     return {
@@ -520,26 +423,7 @@ def _environment(folder: Path, user: Optional[pwd.struct_passwd]) -> dict[str, s
     }
 
 
-def _reason(text: str) -> str:
-    """Return Ansible's message; ``ERROR!`` is from before ansible-core 2.19."""
-    message = re.split(r"ERROR! |\[ERROR\]: ", text, maxsplit=1)[-1]
-    place = _PLACE.search(message)
-    where = f"line {place[1]}: " if place else ""
-    lines = [line for line in map(str.strip, message.splitlines()) if line]
-    # The second line names the file that cannot be read.
-    shown = lines[: 1 + ("retrieve file contents" in message)]
-    return where + (" ".join(shown) or "it printed nothing")
-
-
 _MOST_BYTES = 1_000_000
-_OTHER_FORM = (AttributeError, KeyError, TypeError, ValueError)
-_KINDS = {
-    "bool": "true or false",
-    "int": "a number",
-    "list": "a list",
-    "str": "a text",
-}
-_TRUTH = ("yes", "on", "1", "true", "y", "t", "no", "off", "0", "false", "n", "f")
 
 
 class SettingsProblem(Problem):
@@ -551,20 +435,16 @@ def read_settings(
 ) -> dict[str, Any]:
     """Return the variables in the file ``path``; none if it is missing or empty.
 
-    With ``collection``, the folder of our collection, unknown names and values that the
-    role does not take are refused, too: the engine's run does not check them
-    (rolespec_validate in the block). Raises SettingsProblem.
+    With ``collection``, the folder of our collection, names that the role does not know
+    are refused: nobody else would see them. Its first task checks the values. Raises
+    SettingsProblem.
     """
     try:
         values = yaml.safe_load(read_file(path, _MOST_BYTES))
     except FileNotFoundError:
         return {}
     except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
-        reason = getattr(error, "problem", None) or getattr(error, "strerror", None)
-        reason = reason or str(error).splitlines()[0]
-        raise _invalid(path, f"{where}{reason}") from None
+        raise _invalid(path, _why(error)) from None
     if values is None:
         return {}
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
@@ -573,11 +453,28 @@ def read_settings(
     unknown = sorted(name for name in values if known and name not in known)
     if unknown:
         raise _invalid(path, f"the role has no variable {', '.join(unknown)}")
-    for name, value in values.items():
-        wrong = _wrong(name, known.get(name, {}), value)
-        if wrong:
-            raise _invalid(path, f"{name} is {value!r}, and must be {wrong}")
     return values
+
+
+def _known(collection: Optional[Path]) -> set[str]:
+    """Return the names of the role's variables; none if they cannot be read."""
+    if collection is None:
+        return set()
+    specs = str(collection / "roles/prepare/meta/argument_specs.yml")
+    try:
+        # The engine's user may write there, and this may be root.
+        text = read_file_of_others(str(collection), specs, _MOST_BYTES)
+        return set(dict(yaml.safe_load(text)["argument_specs"]["main"]["options"]))
+    except (OSError, yaml.YAMLError, RecursionError, KeyError, TypeError, ValueError):
+        return set()
+
+
+def _invalid(path: str, reason: str) -> SettingsProblem:
+    return SettingsProblem(
+        "host-deploy-settings-invalid",
+        f"{path} is invalid: {reason}",
+        "correct it; docs/host-deploy.md lists the variables",
+    )
 
 
 # A variable of the engine's host-deploy (InstallVdsInternalCommand.java:286-334).
@@ -622,67 +519,25 @@ def policy_of(variables: Mapping[str, Any]) -> Optional[Policy]:
     return parse_policy(text, f"ovirt_rdma_policy of {SETTINGS}").policy
 
 
-def _known(collection: Optional[Path]) -> dict[str, Any]:
-    """Return the role's variables with their types; none if they cannot be read."""
-    if collection is None:
-        return {}
-    specs = str(collection / "roles/prepare/meta/argument_specs.yml")
-    try:
-        # The engine's user may write there, and this may be root.
-        text = read_file_of_others(str(collection), specs, _MOST_BYTES)
-        options = yaml.safe_load(text)["argument_specs"]["main"]["options"]
-        return {name: dict(spec) for name, spec in options.items()}
-    except (OSError, yaml.YAMLError, RecursionError, *_OTHER_FORM):
-        return {}
-
-
-def _wrong(name: str, known: Mapping[str, Any], value: Any) -> str:
-    """Return what the value of a variable must be; "" if it is that."""
-    choices, kind = known.get("choices"), str(known.get("type"))
-    if isinstance(value, str) and "{{" in value and name != "ovirt_rdma_on_failure":
-        return ""  # a template; Ansible alone knows its value
-    if isinstance(choices, list) and choices and value not in choices:
-        return f"one of {', '.join(map(str, choices))}"
-    # As ansible.module_utils.common.validation takes them, but for None.
-    good = {
-        "bool": isinstance(value, bool) or str(value).lower() in _TRUTH,
-        "int": not isinstance(value, bool) and str(value).isdecimal(),
-        "list": isinstance(value, (list, str)),
-        "str": value is None or isinstance(value, (str, int, float)),
-    }
-    return "" if good.get(kind, True) else _KINDS[kind]
-
-
-def _invalid(path: str, reason: str) -> SettingsProblem:
-    return SettingsProblem(
-        "host-deploy-settings-invalid",
-        f"{path} is invalid: {reason}",
-        "correct it; docs/host-deploy.md lists the variables",
-    )
-
-
 # Read and replace the engine's post-tasks file: atomic, locked, with a backup.
 
 # AnsibleConstants.HOST_DEPLOY_POST_TASKS_FILE_PATH
 POST_TASKS = "/etc/ovirt-engine/ansible/ovirt-host-deploy-post-tasks.yml"
-BACKUP = ".before-ovirt-rdma"
-_NEW_MODE = 0o644
 
 
 class PostTasksFile:
     """The file at ``path``, which may be missing or a symbolic link.
 
     Its folder must exist: an engine has it. Raises PostTasksProblem if there is none,
-    if the path is a link to nothing, or no regular file.
+    or if the path is no regular file.
     """
 
     def __init__(self, path: str) -> None:
         self.named = Path(path)
         self.path = Path(os.path.realpath(path))
+        self.backup = self.path.with_name(f"{self.path.name}.before-ovirt-rdma")
         try:
-            there = self.path.exists()
-            odd = there and not self.path.is_file()
-            folder = self.path.parent.is_dir()
+            odd = self.path.exists() and not self.path.is_file()
         except OSError as error:
             raise self._failed("read", error) from None
         # A link to /dev/null too: it would be replaced.
@@ -692,24 +547,13 @@ class PostTasksFile:
                 f"{path} is not a regular file",
                 "replace it by a file of tasks, or remove it",
             )
-        if self.named.is_symlink() and not there:
-            raise PostTasksProblem(
-                "post-tasks-link-broken",
-                f"{path} is a symbolic link to a file that does not exist",
-                "remove the link, or restore its target",
-            )
-        if not folder:
+        if not is_folder(self.path.parent):
             raise PostTasksProblem(
                 "post-tasks-no-engine",
                 f"there is no folder {self.named.parent}: this is not an engine "
                 "machine",
-                "run this on the machine of the engine, or give --file",
+                "run this as root on the machine of the engine, or give --file",
             )
-
-    @property
-    def backup(self) -> Path:
-        """The path of the copy from before the last change."""
-        return self.path.with_name(self.path.name + BACKUP)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -719,16 +563,14 @@ class PostTasksFile:
         except OSError as error:
             raise self._failed("open its folder", error) from error
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise LockHeld(
-                    "post-tasks-locked",
-                    f"another run of ovirt-rdma is changing {self.named}",
-                    "wait until it has ended, then run this command again",
-                ) from None
-            remove_unfinished(self.path.parent)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
+        except BlockingIOError:
+            raise LockHeld(
+                "post-tasks-locked",
+                f"another run of ovirt-rdma is changing {self.named}",
+                "wait until it has ended, then run this command again",
+            ) from None
         finally:
             os.close(descriptor)
 
@@ -743,8 +585,8 @@ class PostTasksFile:
 
     def replace(self, before: Optional[bytes], after: Optional[bytes]) -> None:
         """Write ``after`` in place of ``before``, which is kept as the backup; None is
-        for a missing file. Raises PostTasksProblem; then the file is unchanged, but for
-        post-tasks-not-durable, which is raised after the change.
+        for a missing file. Raises PostTasksProblem; then the file is unchanged, unless
+        the sentence says that it was replaced.
 
         ``before`` is what :meth:`read` returned: if the file is not so any more, an
         editor has changed it meanwhile, and nothing is written.
@@ -755,63 +597,17 @@ class PostTasksFile:
                 f"{self.named} was changed by somebody else in this moment",
                 "run the command again",
             )
-        if before is not None and self.path.stat().st_nlink > 1:
-            own = shlex.quote(str(self.path))
-            raise PostTasksProblem(
-                "post-tasks-hard-links",
-                f"{self.named} has a second name (a hard link), which would keep the "
-                "old content",
-                f"make it a file of its own: cp --preserve=all {own} {own}.new; "
-                f"mv {own}.new {own}",
-            )
+        like = None if before is None else self.path
         try:
             if before is not None:
-                self._write(self.backup, before)
-            if after is None:
-                self.path.unlink(missing_ok=True)
+                write_atomically(self.backup, before, PUBLIC_MODE, like=like)
+            if after is not None:
+                write_atomically(self.path, after, PUBLIC_MODE, like=like)
             else:
-                self._write(self.path, after)
+                self.path.unlink(missing_ok=True)
+                sync_change(self.path.parent)
         except OSError as error:
             raise self._failed("write", error) from error
-        try:
-            sync_directory(self.path.parent)
-        except OSError as error:
-            raise PostTasksProblem(
-                "post-tasks-not-durable",
-                f"{self.named} was changed, but the earlier file may be back after a "
-                f"power cut: {error.strerror or error}",
-                fix_for(error, self.path),
-            ) from error
-
-    def _write(self, path: Path, content: bytes) -> None:
-        """Replace ``path``, with mode, owner, label and access control list of the
-        post-tasks file.
-        """
-        # The form of name that remove_unfinished knows.
-        descriptor, name = tempfile.mkstemp(
-            ".ovirt-rdma", f".{path.name}.", path.parent
-        )
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                stream.write(content)
-                stream.flush()
-                if self.path.exists():
-                    status = self.path.stat()
-                    os.fchown(descriptor, status.st_uid, status.st_gid)
-                    # After the owner, because a change of owner clears bits.
-                    os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
-                    # The label and the access control list. Not shutil.copystat, which
-                    # would continue without one that is refused.
-                    for each in _attributes(self.path):
-                        os.setxattr(descriptor, each, os.getxattr(self.path, each))
-                else:
-                    os.fchmod(descriptor, _NEW_MODE)
-                os.fsync(descriptor)
-            Path(name).replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
-            raise
 
     def _failed(self, doing: str, error: OSError) -> PostTasksProblem:
         fix = fix_for(error, self.path)
@@ -822,15 +618,6 @@ class PostTasksFile:
             f"cannot {doing} {self.named}: {error.strerror or error}",
             fix,
         )
-
-
-def _attributes(path: Path) -> list[str]:
-    try:
-        return os.listxattr(path)
-    except OSError as error:
-        if error.errno in (errno.ENOTSUP, errno.EPERM):
-            return []
-        raise
 
 
 def block_problem() -> Optional[Problem]:

@@ -24,12 +24,18 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
-from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import is_trusted, search_path
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
+    OK,
+    UNREACHABLE,
+    HostOutcome,
+    is_trusted,
+    search_path,
+)
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.system.commands import (
@@ -65,32 +71,28 @@ class Failure(NamedTuple):
     fix: str
 
 
-def known_keys(hosts: Iterable[Host]) -> tuple[dict[str, HostKey], dict[str, Failure]]:
-    """Return the keys that the engine knows of ``hosts``, and why others are not asked,
-    by the hosts' names.
-
-    For a host in neither, the engine reports nothing: it is verified with the
-    operator's own known_hosts.
+def why_not_asked(host: Host) -> Optional[Failure]:
+    """Return why ``host`` must not be asked; None if it may. One of which the engine
+    knows no key is verified with the operator's own known_hosts.
     """
-    keys: dict[str, HostKey] = {}
-    failures: dict[str, Failure] = {}
-    for host in hosts:
-        key = read_key(host.public_key)
-        sentence = ""
-        if key:
-            keys[host.name] = key
-        elif host.public_key:
-            sentence = f"the engine's host key of {host.name} is not a public key"
-        elif host.fingerprint:
-            sentence = f"the engine knows only a fingerprint of the key of {host.name}"
-        if sentence:
-            failures[host.name] = Failure(sentence, _FETCH_AGAIN)
-    return keys, failures
+    if not _ADDRESS.fullmatch(host.address):
+        return Failure(
+            f"the address of {host.name} is neither a name nor an IP address: "
+            f"{host.address!a}",
+            "correct it in the engine (Edit Host, Hostname)",
+        )
+    if read_key(host.public_key) or not (host.public_key or host.fingerprint):
+        return None
+    sentence = f"the engine knows only a fingerprint of the key of {host.name}"
+    if host.public_key:
+        sentence = f"the engine's host key of {host.name} is not a public key"
+    return Failure(sentence, _FETCH_AGAIN)
 
 
-def known_hosts_text(keys: Mapping[str, HostKey]) -> str:
-    """Return a known_hosts file with ``keys`` by HostKeyAlias."""
-    return "".join(f"{alias} {key.type} {key.base64}\n" for alias, key in keys.items())
+def known_hosts_text(hosts: Mapping[str, Host]) -> str:
+    """Return a known_hosts file with the engine's keys; ``hosts`` are by alias."""
+    keys = ((alias, read_key(host.public_key)) for alias, host in hosts.items())
+    return "".join(f"{alias} {key.type} {key.base64}\n" for alias, key in keys if key)
 
 
 def read_key(text: Optional[str]) -> Optional[HostKey]:
@@ -162,23 +164,17 @@ def default_key() -> Optional[str]:
     return ENGINE_KEY if os.access(ENGINE_KEY, os.R_OK) else None
 
 
-def is_address(text: str) -> bool:
-    """Return whether an address is safe in an inventory."""
-    return _ADDRESS.fullmatch(text) is not None
-
-
 def inventory_of(
     hosts: Mapping[str, Host],
-    keys: Mapping[str, HostKey],
     access: Access,
     known_hosts: str,
     theirs: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Return an inventory of ``hosts``, which are by alias.
 
-    The file ``known_hosts`` has the ``keys`` (by alias); a host without one is checked
-    with the operator's own file. ``theirs`` are the operator's variables by the host's
-    name or address in the engine.
+    The file ``known_hosts`` has the engine's keys; a host without one is checked with
+    the operator's own file. ``theirs`` are the operator's variables by the host's name
+    or address in the engine.
     """
     entries = {}
     for alias, host in hosts.items():
@@ -186,7 +182,7 @@ def inventory_of(
         variables = _variables(host, access, more)
         their_options = str(variables.get("ansible_ssh_args", ""))
         interactive = any(variables.get(name) for name in _PASSWORDS)
-        ours = _ssh_options(alias, keys.get(alias), access, known_hosts)
+        ours = _ssh_options(alias, read_key(host.public_key), access, known_hosts)
         if not interactive:
             ours += ["-o", "BatchMode=yes"]
         # ssh uses the first value of an option: ours must come first.
@@ -332,11 +328,6 @@ SSH_VARIABLES = {
     "ovirt_rdma_restart_vdsmd": False,
 }
 
-_OK, _FAILED, _UNREACHABLE = (
-    "runner_on_ok",
-    "runner_on_failed",
-    "runner_on_unreachable",
-)
 _MOST_WARNINGS = 200
 _LONGEST = 600
 
@@ -347,8 +338,8 @@ class Prepared:
 
     ``sentinel`` is the name of the role's last task, "" if it has not run, ``task``
     that of the last one that has. ``problem`` is "" if the host is prepared, and if it
-    has no RDMA hardware (``no_hardware``). ``unreachable``: nothing was done on it.
-    ``warnings`` are those of the tasks' results, each once.
+    has no RDMA hardware (``no_hardware``). ``warnings`` are those of the tasks'
+    results, each once.
     """
 
     host: str
@@ -356,23 +347,20 @@ class Prepared:
     task: str = ""
     problem: str = ""
     fix: str = ""
-    unreachable: bool = False
     no_hardware: bool = False
     warnings: tuple[str, ...] = ()
 
 
-def with_event(before: Prepared, event: Mapping[str, Any]) -> Prepared:
-    """Return ``before`` after one more event of ansible-runner on its host.
+def with_outcome(before: Prepared, outcome: HostOutcome) -> Prepared:
+    """Return ``before`` after one more task on its host.
 
     In a run on several hosts Ansible puts the variables of one of them into a task's
     name. So the name says only which task it is; what it says is in its result.
     """
-    data, kind = event["event_data"], event["event"]
-    name = one_line(str(data.get("task") or ""))
-    result: Mapping[str, Any] = data["res"]
+    name, result = one_line(outcome.task), outcome.result
     said = one_line(m) if isinstance(m := result.get("msg"), str) else ""
-    if kind == _OK:
-        if str(data.get("task_action", "")).endswith("include_role"):
+    if outcome.kind == OK:
+        if outcome.action.endswith("include_role"):
             return before  # our own task, which takes in the role
         if name.startswith(SENTINEL):
             proven = policy_proven(said) is not None
@@ -387,17 +375,13 @@ def with_event(before: Prepared, event: Mapping[str, Any]) -> Prepared:
         warnings = tuple(dict.fromkeys(every))[:_MOST_WARNINGS]
         # A later task shows that the failed one was ignored, or rescued.
         return replace(before, task=name, warnings=warnings)
-    if kind == _FAILED and data.get("ignore_errors") is True:
+    lost = outcome.kind == UNREACHABLE
+    if outcome.ignored and not lost:
         return before
     sentence, fix = split_fix(said)
     sentence = sentence or "no message"
-    lost = kind == _UNREACHABLE
-    return replace(
-        before,
-        problem=f"{name}: {sentence}" if name and not lost else sentence,
-        fix=fix,
-        unreachable=lost and not before.task,
-    )
+    problem = f"{name}: {sentence}" if name and not lost else sentence
+    return replace(before, problem=problem, fix=fix)
 
 
 def policy_proven(text: str) -> Optional[str]:

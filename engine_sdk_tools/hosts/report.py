@@ -19,8 +19,7 @@ unknown.
 
 In the folder, ``HOST.facts.json`` or ``HOST.json`` is the output of
 ``ovirt-rdma-host facts -o json``,
-``HOST.status.json`` that of ``status -o json``, ``HOST.policy.yaml`` the host's policy,
-``HOST.history.json`` the output of ``history -o json``.
+``HOST.status.json`` that of ``status -o json``, ``HOST.policy.yaml`` the host's policy.
 HOST is the host's name or address in the engine.
 """
 
@@ -29,9 +28,9 @@ from __future__ import annotations
 import functools
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Optional, Protocol, TypeVar, Union
+from typing import Any, NamedTuple, Optional, Protocol, TypeVar, Union
 
 from ovirt_rdma.engine_sdk_tools.model import (
     FAIL,
@@ -49,6 +48,7 @@ from ovirt_rdma.host.daemon.versions import Loaded, Versions
 from ovirt_rdma.host.enablement.state import MODE_VDSMD
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.facts.model import Facts, FactsProblem, from_json_dict
+from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import NO_FILES, PolicyFiles, is_drop_in
 from ovirt_rdma.host.policy.model import Policy, digest
@@ -56,12 +56,12 @@ from ovirt_rdma.host.system.json_codec import (
     Records,
     UnreadableJson,
     WrongRecord,
-    read_json,
+    json_value,
 )
 from ovirt_rdma.host.system.safe_file import read_named
 from ovirt_rdma.storage.health.state import BROKEN, SLOW, STATES, MountHealth
 from ovirt_rdma.storage.health.state import OK as HEALTHY
-from ovirt_rdma.storage.paths.state import DOWN, Move, PathState, ServerPaths
+from ovirt_rdma.storage.paths.state import DOWN, PathState, ServerPaths
 from ovirt_rdma.storage.paths.state import STATES as PATH_STATES
 
 # Limit for a host's whole report. The facts of a host with 16 adapters, 128 P_Keys per
@@ -71,7 +71,7 @@ MOST_BYTES = 4_000_000
 # 6 bytes for one, and ssh.sh passes on MOST_SENT.
 MOST_POLICY_BYTES = 60_000
 POLICY_TOO_LONG_FIX = "shorten it: name exports by globs and networks"
-_MOST_SHOWN = 200
+_MOST_SHOWN, _LONGEST_PROBLEM = 200, 4000
 
 _Result = TypeVar("_Result")
 
@@ -85,8 +85,7 @@ class HostReport:
     ``ovirt-rdma-host status -o json``, None if the host did not report it.
     ``policy_text`` is its /etc/ovirt-rdma/policy.yaml, None if it was not requested,
     cannot be read or does not exist.
-    ``read_at`` is in seconds since 1970. ``history`` is the document of
-    ``ovirt-rdma-host history -o json``, None if it was not requested or not reported.
+    ``read_at`` is in seconds since 1970.
     """
 
     host: str
@@ -96,7 +95,6 @@ class HostReport:
     read_at: Optional[float] = None
     problem: str = ""
     fix: str = ""
-    history: Optional[Mapping[str, Any]] = None
 
     @property
     def policy_digest(self) -> Optional[str]:
@@ -137,6 +135,86 @@ class Pushed:
     file_digest: Optional[str] = None
     problem: str = ""
     fix: str = ""
+
+
+class Part(NamedTuple):
+    """A part of a report as the host printed it, its name in sentences, and what to do
+    if it cannot be used.
+    """
+
+    content: bytes
+    what: str
+    fix: str
+
+
+def made_of(
+    host: str, part: Callable[[str], Optional[Part]], read_at: Optional[float]
+) -> HostReport:
+    """Return the report of ``host``: ``part`` returns the bytes of its facts, status or
+    policy, None if there is no such part, and raises Problem. ``problem`` names the
+    first that is missing, also if there are others.
+    """
+    wrong: list[Problem] = []
+
+    def read(name: str, value_of: Callable[[Part], _Result]) -> Optional[_Result]:
+        try:
+            found = part(name)
+            return None if found is None else value_of(found)
+        except Problem as problem:
+            wrong.append(problem)
+            return None
+
+    report = HostReport(
+        host,
+        read("facts", _facts),
+        read("status", _status),
+        read("policy", _policy),
+        read_at,
+    )
+    if long := policy_too_long(report.policy):
+        wrong.append(Problem("policy-too-long", f"{host}: {long}", POLICY_TOO_LONG_FIX))
+        report = replace(report, policy_text=None)
+    if not wrong:
+        return report
+    sentence, fix = wrong[0].one_line[:_LONGEST_PROBLEM], wrong[0].fix
+    return replace(report, problem=sentence, fix=fix[:_LONGEST_PROBLEM])
+
+
+def _facts(part: Part) -> Facts:
+    try:
+        return from_json_dict(_json("facts", part), part.what)
+    except FactsProblem as problem:
+        raise Problem(problem.id, str(problem), part.fix) from None
+
+
+def _status(part: Part) -> dict[str, Any]:
+    data = _json("status", part)
+    mistake = status_mistake(data)
+    if isinstance(data, dict) and data.get("kind") == "status" and not mistake:
+        return data
+    raise _no_document("status", part, mistake or "it has another kind")
+
+
+def _json(kind: str, part: Part) -> object:
+    try:
+        return json_value(part.content)
+    except UnreadableJson as error:
+        raise _no_document(kind, part, str(error)) from None
+
+
+def _no_document(kind: str, part: Part, why: str) -> Problem:
+    called = f"'ovirt-rdma-host {kind} -o json'"
+    sentence = f"{part.what}: this is not a document of {called}: {why}"
+    return Problem("host-answer-invalid", sentence, part.fix)
+
+
+def _policy(part: Part) -> str:
+    try:
+        return part.content.decode("utf-8")
+    except UnicodeDecodeError:
+        why = f"{part.what}: it is not UTF-8 text"
+        fix = f"correct or remove {POLICY_YAML} on the host"
+        raise Problem("host-policy-not-utf8", why, fix) from None
 
 
 def policy_too_long(policy: Union[str, PolicyFiles, None]) -> str:
@@ -324,29 +402,22 @@ def versions_of(report: HostReport) -> Optional[Versions]:
     """Return the versions that the host reported; None if it reported none in a form
     that is known here. A newer version of the add-on may add keys.
     """
-    found = _known_keys(Versions, status_part(report.status, "versions"))
-    for name in ("vdsmd", "daemon"):
-        found[name] = _known_keys(Loaded, found[name])
     try:
-        return _VERSIONS.read(Versions, found)
+        return _REPORTED.read(Versions, status_part(report.status, "versions"))
     except WrongRecord:
         return None
 
 
-def _known_keys(cls: Any, data: Any) -> Any:
-    if not isinstance(data, dict):
-        return data
-    return {field.name: data.get(field.name) for field in fields(cls)}
+def _wrong_value(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
+    if cls is PathState and values["state"] not in PATH_STATES:
+        return "state", "is unknown"
+    most = _MOST_SHOWN if cls in (Versions, Loaded) else _LONGEST
+    long = (k for k, v in values.items() if isinstance(v, str) and len(v) > most)
+    return next(((key, "is too long") for key in long), ("", ""))
 
 
-def _too_long(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
-    for key, value in values.items():
-        if isinstance(value, str) and len(value) > _MOST_SHOWN:
-            return key, "is too long"
-    return "", ""
-
-
-_VERSIONS = Records("the versions", _too_long)
+# A newer version of the add-on may add keys, and an older one has not all.
+_REPORTED = Records("the status", _wrong_value, any_keys=True)
 
 
 @functools.lru_cache(_KEPT)
@@ -438,16 +509,6 @@ _ODD_PATHS = ServerPaths(
 )
 
 
-def _odd_path(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
-    if cls is PathState and values["state"] not in PATH_STATES:
-        return "state", "is unknown"
-    long = (k for k, v in values.items() if isinstance(v, str) and len(v) > _LONGEST)
-    return next(((key, "is too long") for key in long), ("", ""))
-
-
-_PATHS = Records("the paths", _odd_path)
-
-
 def paths_of(report: HostReport) -> tuple[ServerPaths, ...]:
     """Return the paths to servers that the host reported; none if it keeps none."""
     servers = status_part(report.status, "paths").get("servers")
@@ -455,12 +516,9 @@ def paths_of(report: HostReport) -> tuple[ServerPaths, ...]:
 
 
 def _read_paths(data: Any) -> ServerPaths:
-    found = _known_keys(ServerPaths, data)
     try:
-        found["last"] = _known_keys(Move, found["last"])
-        found["paths"] = [_known_keys(PathState, one) for one in found["paths"]]
-        return _PATHS.read(ServerPaths, found)
-    except (TypeError, WrongRecord):
+        return _REPORTED.read(ServerPaths, data)
+    except WrongRecord:
         return _ODD_PATHS
 
 
@@ -547,14 +605,13 @@ def hooks_cell(host: Host) -> Cell:
     )
 
 
-FACTS = ".facts.json"
-STATUS = ".status.json"
-POLICY = ".policy.yaml"
-HISTORY = ".history.json"
-PLAIN = ".json"
-_KINDS = (FACTS, STATUS, POLICY, HISTORY, PLAIN)  # the longer suffix first
-
-_FIX = "on the host: ovirt-rdma-host facts -o json > {host}.facts.json"
+# The ends of names of files, the longer first, and what is in them.
+_ENDS = {
+    ".facts.json": "facts",
+    ".status.json": "status",
+    ".policy.yaml": "policy",
+    ".json": "facts",
+}
 
 
 class FolderProblem(Problem):
@@ -594,7 +651,7 @@ class DumpFolder:
         )
 
     def _listed(self) -> dict[str, dict[str, Path]]:
-        """Return the files of each host by their ends."""
+        """Return the files of each host by what is in them."""
         files: dict[str, dict[str, Path]] = {}
         try:
             paths = sorted(self._path.iterdir())
@@ -605,72 +662,32 @@ class DumpFolder:
                 "give a folder with dumps: HOST.facts.json for each host",
             ) from error
         for path in paths:
-            kind = next((end for end in _KINDS if path.name.endswith(end)), None)
-            host = path.name[: -len(kind)] if kind else ""
-            if kind and host and path.is_file():
-                files.setdefault(host, {})[kind] = path
+            end = next((end for end in _ENDS if path.name.endswith(end)), "")
+            host = path.name[: -len(end)] if end else ""
+            if host and path.is_file():
+                # HOST.facts.json comes before HOST.json.
+                files.setdefault(host, {}).setdefault(_ENDS[end], path)
         return files
 
     def _report(self, host: Host) -> HostReport:
         # The name goes before the address.
         files = {**self._files.get(host.address, {}), **self._files.get(host.name, {})}
-        facts_file = files.get(FACTS) or files.get(PLAIN)
-        if facts_file is None:
-            return HostReport(
-                host.name,
-                problem=f"{self._path} has no facts of {host.name}",
-                fix=_FIX.format(host=host.name),
+
+        def part(name: str) -> Optional[Part]:
+            path = files.get(name)
+            fix = (
+                f"on the host: ovirt-rdma-host {name} -o json > {host.name}.{name}.json"
             )
-        problems: list[str] = []
-        name = host.name
-        try:
-            facts = from_json_dict(_json(facts_file), f"facts file {facts_file}")
-            read_at = facts_file.stat().st_mtime
-        except FactsProblem as wrong:
-            return HostReport(name, problem=wrong.one_line, fix=wrong.fix)
-        except (UnreadableJson, OSError) as error:
-            fix = _FIX.format(host=name)
-            return HostReport(name, problem=f"{facts_file}: {error}", fix=fix)
-        status = _document(files.get(STATUS), "status", problems)
-        history = _document(files.get(HISTORY), "history", problems)
-        text: Optional[str] = None
-        path = files.get(POLICY)
-        try:
-            text = read_named(path, MOST_BYTES).decode("utf-8") if path else None
-        except OSError as error:
-            problems.append(f"{path}: {error.strerror}")
-        except UnicodeDecodeError:
-            problems.append(f"{path} is not UTF-8 text")
-        if too_long := policy_too_long(text):
-            problems.append(f"{path}: {too_long}")
-            text = None
-        problem = "; ".join(problems)
-        return HostReport(name, facts, status, text, read_at, problem, history=history)
+            if path is None and name == "facts":
+                why = f"{self._path} has no facts of {host.name}"
+                raise FolderProblem("facts-missing", why, fix)
+            if path is None:
+                return None
+            try:
+                return Part(read_named(path, MOST_BYTES), str(path), fix)
+            except OSError as error:
+                why = f"{path}: {error.strerror}"
+                raise FolderProblem("dump-unreadable", why, fix) from None
 
-
-def _json(path: Path) -> object:
-    """Return the value in a file. Raises UnreadableJson, also for a file larger than
-    any dump.
-    """
-    return read_json(path, functools.partial(read_named, most=MOST_BYTES))
-
-
-def _document(
-    path: Optional[Path], kind: str, problems: list[str]
-) -> Optional[dict[str, Any]]:
-    """Return the document that the verb ``kind`` printed; None if there is none, or
-    with a sentence in ``problems``.
-    """
-    if path is None:
-        return None
-    try:
-        data = _json(path)
-    except UnreadableJson as error:
-        problems.append(f"{path}: {error}")
-        return None
-    mistake = status_mistake(data) if kind == "status" else None
-    if mistake or not isinstance(data, dict) or data.get("kind") != kind:
-        wrong = f"{path} is not a document of 'ovirt-rdma-host {kind} -o json'"
-        problems.append(f"{wrong}: {mistake}" if mistake else wrong)
-        return None
-    return data
+        facts = files.get("facts")
+        return made_of(host.name, part, facts.stat().st_mtime if facts else None)

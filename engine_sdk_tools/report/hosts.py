@@ -41,7 +41,6 @@ from ovirt_rdma.engine_sdk_tools.model import (
 from ovirt_rdma.engine_sdk_tools.report.model import (
     Attached,
     Device,
-    EngineEvent,
     Fallen,
     PlanStep,
     Port,
@@ -51,7 +50,6 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
     ServerPath,
     benchmarks_of,
     picked,
-    runs_of,
     shortened,
 )
 from ovirt_rdma.host.facts.adapter_models import model_of
@@ -105,7 +103,6 @@ def _row(
     cells = tuple(found[d].cell if d in found else nothing for d in domains)
     facts = report.facts
     known = _attached(facts) if facts else {}
-    runs, runs_problem = runs_of(report.history)
     part = picked(
         ReportHost,
         host,
@@ -120,8 +117,6 @@ def _row(
         if checked.steps is None
         else tuple(picked(PlanStep, step) for step in checked.steps[:_MOST]),
         fallen=tuple(_fallen(found.values()))[:_MOST],
-        runs=runs,
-        runs_problem=runs_problem,
     )
     used = tuple(_word(found[d]) if d in found else None for d in domains)
     return Row(part, checked, cells, used)
@@ -135,7 +130,6 @@ def report_of(
     *,
     made_at: str,
     version: str,
-    events: Optional[tuple[EngineEvent, ...]] = None,
     results: Iterable[Benchmark] = (),
     notes: tuple[str, ...] = (),
     policy_file: Optional[str] = None,
@@ -178,7 +172,6 @@ def report_of(
         domain_matrix(
             engine, [(row.check.host, row.transports) for row in rows], domains
         ),
-        events,
         benchmarks_of(
             results,
             [(host.name, host.address) for host in hosts],

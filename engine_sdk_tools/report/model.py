@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from datetime import timezone
 from typing import Any, NamedTuple, Optional, TypeVar
 
 from ovirt_rdma.engine_sdk_tools.model import (
@@ -27,7 +26,6 @@ from ovirt_rdma.engine_sdk_tools.model import (
 )
 from ovirt_rdma.host.daemon.versions import Versions
 from ovirt_rdma.host.facts.devices import SWITCH, Neighbour
-from ovirt_rdma.host.system.json_codec import WrongRecord, json_type
 from ovirt_rdma.storage.benchmark.model import (
     Benchmark,
     Load,
@@ -38,10 +36,8 @@ from ovirt_rdma.storage.benchmark.model import (
 )
 from ovirt_rdma.storage.benchmark.verdict import Limit, Ratio, verdict
 
-# Of one host, the newest; and of one run.
-MOST_RUNS, _MOST_STEPS = 50, 200
-# A sentence of a history may list several steps; a plain text of a file is shorter.
-_SENTENCE, _TEXT = 1000, 300
+# Characters of a text of a file.
+_TEXT = 300
 # Of one result. ``bench`` itself makes at most 6 loads for each of 32 mounts.
 _MOST_ROWS, _MOST_OTHERS = 192, 20
 _T = TypeVar("_T")
@@ -69,95 +65,6 @@ def shortened(value: Any, most: int) -> Any:
         its = {name: shortened(getattr(value, name), most) for name in names}
         return replace(value, **its)
     return value
-
-
-@dataclass(frozen=True)
-class HostRun:
-    """A run that changed a host, by the command ``by``. ``steps`` are the ids of the
-    steps that it applied, ``applied`` is the number of those that are still applied.
-    """
-
-    number: int
-    at: str
-    by: str
-    outcome: str
-    sentence: str = ""
-    steps: tuple[str, ...] = ()
-    applied: int = 0
-
-
-def runs_of(
-    history: Optional[Mapping[str, Any]],
-) -> tuple[Optional[tuple[HostRun, ...]], str]:
-    """Return the newest MOST_RUNS runs of ``history -o json``, newest first, and "";
-    None and a sentence if it has another form; None and "" without it. Only keys that
-    are read here are checked: a newer version may add some.
-    """
-    if history is None:
-        return None, ""
-    try:
-        runs = _value(history, "runs", list)[:MOST_RUNS]
-        return tuple(_run(run, f"runs[{n}]") for n, run in enumerate(runs)), ""
-    except WrongRecord as wrong:
-        return None, f"its history is not one of ovirt-rdma-host: {wrong}"
-
-
-def _run(run: object, where: str) -> HostRun:
-    steps: dict[str, bool] = {}
-    for number, act in enumerate(_value(run, "acts", list, where)[:_MOST_STEPS]):
-        place = f"{where}.acts[{number}]"
-        step = _value(act, "step", str, place)
-        steps[step] = _value(act, "held", bool, place) or steps.get(step, False)
-    texts = ("at", "by", "verb", "outcome", "sentence")
-    at, by, verb, outcome, sentence = (_value(run, key, str, where) for key in texts)
-    return HostRun(
-        _value(run, "run", int, where),
-        at,
-        by or verb,
-        outcome or "interrupted",
-        sentence,
-        tuple(steps),
-        sum(steps.values()),
-    )
-
-
-def _value(data: object, key: str, kind: type, where: str = "") -> Any:
-    """Return a value of the type ``kind``: a text is "" for null, and of a long one its
-    beginning. Raises WrongRecord.
-    """
-    if not isinstance(data, Mapping):
-        raise WrongRecord(f"{where or 'it'} is {json_type(data)}, not an object")
-    place = f"{where}.{key}" if where else key
-    if key not in data:
-        raise WrongRecord(f"{place} is missing")
-    value = "" if data[key] is None and kind is str else data[key]
-    # True is an int to Python.
-    if type(value) is not kind:
-        raise WrongRecord(f"{place} is {json_type(value)}")
-    return shortened(value, _SENTENCE) if kind is str else value
-
-
-@dataclass(frozen=True)
-class EngineEvent:
-    """An event that this program has written in the engine; ``at`` in ISO 8601."""
-
-    at: str
-    severity: str
-    text: str
-
-
-def own_events(events: Iterable[Any]) -> tuple[EngineEvent, ...]:
-    """Return events of the engine, which are objects of the SDK, as data."""
-    return tuple(
-        EngineEvent(
-            f"{event.time.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
-            if event.time
-            else "",
-            str(getattr(event.severity, "value", "") or ""),
-            str(event.description or ""),
-        )
-        for event in events
-    )
 
 
 @dataclass(frozen=True)
@@ -361,7 +268,7 @@ class Fallen:
 @dataclass(frozen=True)
 class ReportHost:
     """A host: the engine's words for it, then its own. ``problem`` and ``fix`` say what
-    it did not report, ``runs_problem`` why a history that it reported cannot be read.
+    it did not report.
     """
 
     name: str
@@ -377,8 +284,6 @@ class ReportHost:
     paths: Optional[tuple[ServerPath, ...]] = None
     steps: Optional[tuple[PlanStep, ...]] = None
     fallen: tuple[Fallen, ...] = ()
-    runs: Optional[tuple[HostRun, ...]] = None
-    runs_problem: str = ""
     problem: str = ""
     fix: str = ""
 
@@ -428,7 +333,6 @@ class Report:
     domains: tuple[ReportDomain, ...]
     checks: Matrix
     transports: Matrix
-    events: Optional[tuple[EngineEvent, ...]] = None
     benchmarks: tuple[HostBenchmark, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -434,7 +434,6 @@ def html_of(report: Report) -> bytes:
         devices=_devices(report),
         cables=_cables(report),
         plans=_plans(report),
-        history=_history(report),
         proofs=group_by_sentence(sentences_of(report.transports, {OK})),
         most=MOST_SHOWN,
         most_results=MOST_RESULTS,
@@ -666,21 +665,3 @@ def _plans(report: Report) -> list[tuple[tuple[PlanStep, ...], list[str]]]:
         if host.steps:
             plans.setdefault(host.steps, []).append(host.name)
     return sorted(plans.items(), key=lambda plan: (-len(plan[1]), natural(plan[1][0])))
-
-
-def _history(report: Report) -> list[tuple[str, ...]]:
-    """Return the lines of the history, the newest first: a time in ISO 8601, where,
-    what, its outcome, and details.
-    """
-    rows = [(e.at, "engine", e.text, e.severity, "") for e in report.events or ()]
-    for host in report.hosts:
-        for run in host.runs or ():
-            steps = ", ".join(run.steps[:6]) + (" and more" if run.steps[6:] else "")
-            applied = f"{counted(len(run.steps), 'step')}: {steps}" if steps else ""
-            more = "; ".join(filter(None, (applied, run.sentence)))
-            rows.append((run.at, host.name, run.by, run.outcome, more))
-        for one in host.fallen:
-            what = f"{one.export} fell to {one.transport}, against rule '{one.rule}'"
-            rows.append((one.since or "", host.name, what, "degraded", one.reason))
-    rows.sort(key=lambda row: row[0], reverse=True)
-    return [(_time(at) or "-", *others) for at, *others in rows]

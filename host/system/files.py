@@ -49,9 +49,15 @@ class NotDurable(OSError):
 
 
 def write_atomically(
-    path: Path, data: bytes, mode: int, *, replace: bool = True
+    path: Path,
+    data: bytes,
+    mode: int,
+    *,
+    replace: bool = True,
+    like: Optional[Path] = None,
 ) -> None:
-    """Replace ``path`` by a file with ``data`` and the permission bits ``mode``.
+    """Replace ``path`` by a file with ``data`` and the permission bits ``mode``, or
+    with owner, mode, label and access control list of the file ``like``.
 
     The umask is ignored. Data and directory entry are on disk on return. After a
     failure the old file is unchanged, nothing is left beside it, and the OSError is
@@ -64,6 +70,8 @@ def write_atomically(
     with os.fdopen(descriptor, "wb") as stream:  # closed, so unlocked, after the rename
         try:
             os.fchmod(descriptor, mode)
+            if like is not None:
+                _make_like(descriptor, like)
             stream.write(data)
             stream.flush()
             os.fsync(descriptor)
@@ -76,10 +84,23 @@ def write_atomically(
             with contextlib.suppress(OSError):
                 temporary.unlink()
             raise
+    sync_change(path.parent)
+
+
+def _make_like(descriptor: int, like: Path) -> None:
+    status = like.stat()
+    os.fchown(descriptor, status.st_uid, status.st_gid)
+    # After the owner, because a change of owner clears bits.
+    os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
+    names = []
     try:
-        sync_directory(path.parent)
+        names = os.listxattr(like)
     except OSError as error:
-        raise NotDurable(error) from error
+        if error.errno not in (errno.ENOTSUP, errno.EPERM):
+            raise
+    # Not shutil.copystat, which would continue without one that is refused.
+    for name in names:
+        os.setxattr(descriptor, name, os.getxattr(like, name))
 
 
 def _locked_beside(path: Path) -> tuple[int, Path]:
@@ -129,6 +150,14 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_change(directory: Path) -> None:
+    """Write to disk that a file of ``directory`` was replaced. Raises NotDurable."""
+    try:
+        sync_directory(directory)
+    except OSError as error:
+        raise NotDurable(error) from error
 
 
 def write_kernel_file(path: Path, data: bytes) -> None:

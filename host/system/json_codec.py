@@ -229,12 +229,14 @@ class Records:
     """Convert JSON values to dataclasses according to their type hints.
 
     ``noun`` names the data in sentences: ``the facts``. ``optional`` are names of keys
-    that may be missing: they have the dataclass's default then.
+    that may be missing: they have the dataclass's default then. ``any_keys``: unknown
+    keys are left out, and one that is missing is null.
     """
 
     noun: str
     check: Check = lambda cls, values: ("", "")
     optional: frozenset[str] = frozenset()
+    any_keys: bool = False
 
     def read(self, cls: type[_Record], data: object) -> _Record:
         """Return ``data`` as a ``cls``.
@@ -251,6 +253,8 @@ class Records:
         if not isinstance(data, dict):
             raise _Refused(f"is {json_type(data)}, not an object")
         hints = _hints(cls)
+        if self.any_keys:
+            data = {key: data.get(key) for key in hints}
         if data.keys() != hints.keys():
             self._check_keys(data, hints)
         values = {}

@@ -158,7 +158,6 @@ ENGINE_VERBS = (
     ("network", "create", "storage2", "--datacenter", "dc1", "--mtu", "2044", "-y"),
     ("policy", "push", "policy.yaml", "--hosts", "host01,host02", "-y"),
     ("policy", "diff", "policy.yaml"),
-    ("gate", "status"),
     ("report", "report.html", "--replace"),
     ("deploy-hook", "install", "--file", "post_tasks.yml"),
     ("deploy-hook", "status", "--file", "post_tasks.yml"),

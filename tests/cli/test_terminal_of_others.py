@@ -143,7 +143,7 @@ command.main({words!r})
     ("command", "module", "verb", "words"),
     [
         ("host", "check", "Explain", ["explain"]),
-        ("engine", "hosts", "GateStatus", ["gate", "status"]),
+        ("engine", "hosts", "ListHosts", ["hosts", "list"]),
     ],
 )
 def test_tracebacks_of_bugs(monkeypatch, command, module, verb, words):

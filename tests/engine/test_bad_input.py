@@ -61,7 +61,6 @@ READING = (
     "domain list",
     "domain verify",
     "policy diff policy.yaml",
-    "gate status",
     f"{CONVERT} --dry-run",
 )
 ACTING = (
@@ -153,7 +152,6 @@ WRONG_NAMES = [
     ("domain list --datacenter DC1", 2, "no data center 'DC1'", "did you mean dc1?"),
     ("domain verify dta1", 2, "no storage domain 'dta1'", "did you mean data1?"),
     ("domain verify data1 --datacenter Default", 2, "'dc1', not in data center"),
-    ("gate status --datacenter x", 2, "no data center 'x'", "Default, dc1"),
     ("policy diff policy.yaml --hosts h9", 2, "no host 'h9'"),
     ("policy push policy.yaml --hosts 'x*,h9'", 2, "no host 'x*' or 'h9'"),
     (CREATE.replace("dc1", "dc2"), 2, "no data center 'dc2'", "did you mean dc1?"),
@@ -186,7 +184,7 @@ WRONG_NAMES = [
 )
 def test_wrong_names(asked, words, code, said):
     before = asked.state()
-    looks = ("hosts", "domain list", "domain verify", "gate", "policy diff")
+    looks = ("hosts", "domain list", "domain verify", "policy diff")
     yes = "" if words.startswith(looks) else " --assume-yes"
     asked(words + yes).refused(code, *said)
     assert asked.state() == before

@@ -70,13 +70,6 @@ def domain_verify(site: Site) -> None:
     _matrix(site, "domain", "verify")
 
 
-@act("gate status")
-def gate_status(site: Site) -> None:
-    shown = site.done("gate", "status", "-o", "json").document
-    names = {cluster.name for cluster in site.now().clusters}
-    assert {one["cluster"] for one in shown["clusters"]} == names
-
-
 @act("policy diff")
 def policy_diff(site: Site) -> None:
     with tempfile.TemporaryDirectory() as folder:

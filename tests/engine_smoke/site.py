@@ -183,7 +183,7 @@ class Notes:
 # -- the engine
 
 # Verbs without options for host access.
-_ENGINE_ONLY = {("hosts", "list"), ("gate", "status")}
+_ENGINE_ONLY = {("hosts", "list")}
 
 
 class Skipped(Exception):

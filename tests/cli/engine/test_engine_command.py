@@ -52,7 +52,6 @@ VERBS = (
     "hosts check",
     "policy push",
     "policy diff",
-    "gate status",
 )
 
 
@@ -68,7 +67,7 @@ def test_help_of_each_verb(capsys, verb):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("", "verbs: login, domain, network, hosts, deploy-hook, policy, gate"),
+        ("", "verbs: login, domain, network, hosts, deploy-hook, policy, report"),
         ("domain", "verbs: list, create, convert, revert, heal, verify"),
         ("domains", "there is no verb 'domains'"),
         ("domain convert", "required: NAME, --to"),

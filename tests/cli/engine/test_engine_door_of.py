@@ -24,16 +24,16 @@ def files(tmp_path, monkeypatch):
     """The engine's key, a key of the operator, and an inventory; Ansible is not run."""
     for name in ("engine", "mine", "hosts.ini"):
         (tmp_path / name).write_text("")
-    monkeypatch.setattr(session, "AnsibleHosts", lambda *way, **more: (*way, more))
+    monkeypatch.setattr(session, "AnsibleHosts", lambda way: way)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def way(monkeypatch, *, on_engine, history=False, **said):
+def way(monkeypatch, *, on_engine, **said):
     monkeypatch.setattr(inventory, "ENGINE_KEY", "engine" if on_engine else "absent")
     none = dict.fromkeys(("facts_dir", "inventory", "ssh_key", "ssh_user"))
     options = Namespace(**{**none, **said})
-    return access_of(options, Context(Output(), ExitStack()), history=history)
+    return access_of(options, Context(Output(), ExitStack()))
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,8 @@ def way(monkeypatch, *, on_engine, history=False, **said):
     ],
 )
 def test_over_ssh(files, monkeypatch, on_engine, said, user, key, theirs):
-    access, more = way(monkeypatch, on_engine=on_engine, **said)
+    access = way(monkeypatch, on_engine=on_engine, **said)
     assert (access.user, access.key, access.inventory) == (user, key, theirs)
-    assert more == {"history": False}
-
-
-def test_the_history_is_asked_for_on_request(files, monkeypatch):
-    _, more = way(monkeypatch, on_engine=True, history=True)
-    assert more == {"history": True}
 
 
 def test_nobody_is_asked_where_there_is_no_way(files, monkeypatch):

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run the verbs of ``ovirt-rdma`` that only read: domains, hosts, the gate."""
+"""Run the verbs of ``ovirt-rdma`` that only read: domains and hosts."""
 
 from __future__ import annotations
 
 import pytest
 from engine_double import EngineDouble, sample_world
-from engine_double.clusters import register
-from engine_double.faults import Status
 from engine_double.hosts import our_hooks
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
@@ -245,39 +243,6 @@ def test_hosts_check_wants_a_policy_in_order(site, tmp_path):
     mine = tmp_path / "mine.yaml"
     mine.write_text("version: 1\nnfs: 3\n")
     site("hosts", "check", "--policy", str(mine)).refused(3, "mine.yaml:2: nfs")
-
-
-def test_gate_of_a_cluster_where_nothing_is_set(site):
-    result = site("gate", "status", door=False)
-    assert result.code == 0
-    assert "register it for cluster level 4.7 by SQL (docs/gate.md)" in result.out
-
-
-def test_gate_that_is_enabled(site):
-    feature = register(site.world, "NFS_RDMA", "4.7")[0]
-    site.world.cluster("cl1").features = {feature.id}
-    result = site("gate", "status", door=False)
-    assert "the feature is required" in result.out
-    assert "Any change of the cluster" in result.out
-    site.world.host("host03").hooks = []
-    found = site("gate", "status", "-o", "json", door=False).document["clusters"][0]
-    assert (found["registered"], found["enabled"]) == (True, True)
-    assert found["hooked"] == ["host01", "host02"]
-
-
-def test_gate_of_a_level_that_the_engine_does_not_have(site):
-    site.double.fail_next("GET", "^/clusterlevels/4.7/", Status(404))
-    result = site("gate", "status", door=False)
-    assert result.code == 0
-    assert "cl1: this engine does not know cluster level 4.7, and" in result.out
-    assert "administrator" not in result.out + result.err
-
-
-def test_gate_that_this_user_may_not_see(site):
-    site.double.fail_next("GET", "^/clusterlevels/", Status(403))
-    site("gate", "status", door=False).refused(
-        1, "features of cluster level 4.7", "SuperUser"
-    )
 
 
 def test_hosts_list_counts_every_machine(site):

@@ -12,10 +12,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 from engine_double import EngineDouble
-from engine_double.faults import Status
 from support.engine.engine_command_line import run_engine
 from support.engine.report_page import read_page
-from support.engine.report_site import history, run, site
+from support.engine.report_site import site
 from support.storage.benchmarks import benchmark
 
 from ovirt_rdma.cli.engine import session
@@ -58,7 +57,7 @@ def test_a_page_is_written(call):
     assert "Of 4 hosts, 1 has a failed check." in result.out
     assert "fabric.html is written:" in result.out
     text = read_page(Path("fabric.html").read_bytes()).text
-    for words in ("host01", "data2", "mlx5_0/1 is DOWN", "IPOIB-MODE-01/ib0"):
+    for words in ("host01", "data2", "mlx5_0/1 is DOWN"):
         assert words in text
     assert names() == ["fabric.html"]
 
@@ -134,13 +133,12 @@ def test_the_document_has_its_schema(call):
     first, silent = found["hosts"][:2]
     assert first["devices"][0]["ports"][0]["attached"][0]["netdev"] == "ib0"
     assert first["paths"][0]["transports"] == {"rdma": 2}
-    assert silent["devices"] is silent["steps"] is silent["runs"] is None
+    assert silent["devices"] is silent["steps"] is None
     assert found["domains"][0]["used"] == {"rdma": 1, "tcp": 1, "unknown": 2}
     assert found["transports"]["of"] == "domains"
     assert [row["name"] for row in found["checks"]["rows"]] == [
         host["name"] for host in found["hosts"]
     ]
-    assert [one["number"] for one in first["runs"]] == [2, 1]
     assert names() == []
 
 
@@ -317,14 +315,7 @@ def test_without_access_to_hosts_the_report_says_so(call):
     assert "no report from the host" in text
 
 
-def test_events_that_cannot_be_read_are_a_note(call):
-    call.double.fail_next("GET", "/events", Status(500))
-    found = call("-o", "json").document
-    assert found["events"] is None
-    assert "The events of the engine are missing" in found["notes"][0]
-
-
-def test_dumps_have_histories_and_other_versions(call, tmp_path):
+def test_dumps_of_other_versions(call, tmp_path):
     dumps = tmp_path / "dumps"
     dumps.mkdir()
     its = call.door.reports(list(call.world.hosts.values()))
@@ -334,11 +325,8 @@ def test_dumps_have_histories_and_other_versions(call, tmp_path):
     newer["schema_version"] = 99
     (dumps / "host02.facts.json").write_text(json.dumps(newer))
     (dumps / "host03.facts.json").write_text("{")
-    steps = history(run(1, "2026-11-18T09:00:00Z", "done", "IPOIB-MTU-01/ib0"))
-    (dumps / "host01.history.json").write_text(json.dumps(steps))
     result = call("a.html", "-o", "json", "--facts-dir", str(dumps), door=None)
     hosts = {host["name"]: host for host in result.document["hosts"]}
-    assert [run["steps"] for run in hosts["host01"]["runs"]] == [["IPOIB-MTU-01/ib0"]]
     assert "99" in hosts["host02"]["problem"]
     for name in ("host02", "host03", "host04"):
         assert hosts[name]["devices"] is None

@@ -2,10 +2,9 @@
 from __future__ import annotations
 
 import pytest
-from support.engine.told_hosts import engine, host, report, rules, status
+from support.engine.told_hosts import host, report, rules, status
 
 from ovirt_rdma.engine_sdk_tools.api.request import Listener
-from ovirt_rdma.engine_sdk_tools.fleet.check import gates
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     compare,
     matrix_of,
@@ -13,7 +12,7 @@ from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
     push_policy,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import Pushed
-from ovirt_rdma.engine_sdk_tools.model import FAIL, OK, UNKNOWN, Hook
+from ovirt_rdma.engine_sdk_tools.model import FAIL, OK, UNKNOWN
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import parse_policy
 
@@ -140,26 +139,3 @@ def test_a_text_of_too_many_lines_is_not_compared():
     told = report(status=status(rules("tcp")), policy_text="\n" * 60_000)
     lines = compare(host(), told, MINE, POLICY, "p.yaml").diff
     assert lines == ("its policy.yaml has 60000 lines, which are not compared",)
-
-
-def hooked(name):
-    return host(name, hooks=(Hook("50_ovirt_rdma", "after_get_caps"),))
-
-
-@pytest.mark.parametrize(
-    ("registered", "enabled", "hosts", "words"),
-    [
-        (False, False, [hooked("hv1")], "by SQL"),
-        (True, False, [hooked("hv1"), host("hv2", hooks=())], "1 host does not"),
-        (True, True, [host("hv1", hooks=())], "will become non-operational"),
-        (True, False, [hooked("hv1")], "enable it for the cluster"),
-        (True, True, [hooked("hv1")], ""),
-        (None, False, [hooked("hv1")], "does not know cluster level 4.7"),
-        (True, None, [hooked("hv1")], "no longer has this cluster"),
-    ],
-)
-def test_gate_says_what_is_next(registered, enabled, hosts, words):
-    found = gates(engine(*hosts), {"4.7": registered}, {"c1": enabled})
-    assert len(found) == 1
-    assert words in found[0].next
-    assert bool(words) == bool(found[0].next)

@@ -41,9 +41,8 @@ from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     Access,
     inventory_of,
-    is_address,
     read_inventory,
-    read_key,
+    why_not_asked,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host
@@ -62,10 +61,10 @@ cd "$(dirname "$0")/.." || exit 1
 echo "$*" >>calls
 case $* in
 "facts -o json") cat facts.json ;;
-"history -o json") cat history.json ;;
 "status -o json")
     echo "note: nothing" >&2
-    printf '{"policy": {"digest": "%s"}}' "$(cat loaded 2>/dev/null)"
+    digest=$(cat loaded 2>/dev/null)
+    printf '{"kind": "status", "policy": {"digest": "%s"}}' "$digest"
     exit "$(cat status-status 2>/dev/null || echo 0)" ;;
 *) exit 2 ;;
 esac
@@ -135,26 +134,6 @@ def test_report_has_all_that_the_host_says(hypervisor):
     assert hypervisor.calls == ["facts -o json", "status -o json"]
 
 
-def test_the_history_is_asked_for_on_request_and_last(hypervisor):
-    (hypervisor.top / "history.json").write_text('{"kind": "history", "runs": []}')
-    assert hypervisor.door().reports([host()])["hv1"].history is None
-    report = hypervisor.door(history=True).reports([host()])["hv1"]
-    assert (report.problem, report.history["runs"]) == ("", [])
-    assert hypervisor.calls[2:] == [
-        "facts -o json",
-        "status -o json",
-        "history -o json",
-    ]
-
-
-def test_without_a_history_the_rest_is_reported(hypervisor):
-    (hypervisor.top / "history.json").write_text("[]")
-    report = hypervisor.door(history=True).reports([host()])["hv1"]
-    assert report.facts is not None
-    assert report.history is None
-    assert "ovirt-rdma-host history printed no JSON object on hv1" in report.problem
-
-
 def test_a_status_that_has_found_something_wrong_is_a_status(hypervisor):
     (hypervisor.top / "loaded").write_text("sha256:1")
     (hypervisor.top / "status-status").write_text("3")
@@ -182,9 +161,9 @@ def test_the_add_on_is_missing(hypervisor):
 @pytest.mark.parametrize(
     ("content", "part"),
     [
-        (b"", "printed no JSON object"),
-        (b"[1]", "printed no JSON object"),
-        (b"\xff\xfe", "printed no JSON object"),
+        (b"", "the facts of hv1: this is not a document of"),
+        (b"[1]", "the facts of hv1: it is an array, not an object"),
+        (b"\xff\xfe", "the facts of hv1: this is not a document of"),
         (b"{}", "the facts of hv1"),
         (
             b'{"schema_version": 99, "kind": "facts"}',
@@ -352,11 +331,9 @@ def test_failures_in_words(text, sentence):
 
 
 def inventory(theirs=None, *, key=KEY, **access):
-    keys = {"host-0": read_key(key)} if key else {}
     words = (Access(**access), "/tmp/a b/%known_hosts", theirs or {})
-    return inventory_of({"host-0": host(port=2222)}, keys, *words)["all"]["hosts"][
-        "host-0"
-    ]
+    one = host(port=2222, public_key=key)
+    return inventory_of({"host-0": one}, *words)["all"]["hosts"]["host-0"]
 
 
 def test_inventory_checks_the_engines_key():
@@ -429,12 +406,12 @@ def test_a_host_gets_nothing_of_the_operators_machine(tmp_path):
     "text", ["-oProxyCommand=id", "-oProxyCommand", "-x", "-", "", "a b", "{{ a }}"]
 )
 def test_what_ssh_would_take_for_an_option_is_no_address(text):
-    assert not is_address(text)
+    assert "neither a name nor" in why_not_asked(host(address=text)).sentence
 
 
 @pytest.mark.parametrize("text", ["a-x", "192.0.2.1", "fe80::1%eth0", "::1", "x_y.z"])
 def test_addresses(text):
-    assert is_address(text)
+    assert why_not_asked(host(address=text)) is None
 
 
 def ssh_sees(entry, file="/dev/null") -> dict[str, str]:

@@ -55,17 +55,6 @@ def test_whole_report(tmp_path):
     assert found.policy_digest == status(rules("tcp"))["policy"]["digest"]
 
 
-def test_the_history_is_a_file_of_its_own(tmp_path):
-    dump(tmp_path, "hv1.json")
-    (tmp_path / "hv1.history.json").write_text('{"kind": "history", "runs": []}')
-    found = told(tmp_path)
-    assert (found.problem, found.history["runs"]) == ("", [])
-    (tmp_path / "hv1.history.json").write_text('{"kind": "status"}')
-    found = told(tmp_path)
-    assert (found.facts.hostname, found.history) == ("elsewhere", None)
-    assert "not a document of 'ovirt-rdma-host history -o json'" in found.problem
-
-
 def test_host_that_the_folder_does_not_have(tmp_path):
     dump(tmp_path, "hv2.json", "hv2")
     found = told(tmp_path)

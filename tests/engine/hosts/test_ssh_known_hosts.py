@@ -6,10 +6,9 @@ from __future__ import annotations
 import pytest
 
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
-    HostKey,
     known_hosts_text,
-    known_keys,
     read_key,
+    why_not_asked,
 )
 from ovirt_rdma.engine_sdk_tools.model import Host
 
@@ -36,9 +35,9 @@ def host(**more: object) -> Host:
 )
 def test_the_engines_key_is_taken_as_it_writes_it(text):
     """OpenSSHUtils.getKeyString ends it with a newline, and sometimes a blank."""
-    keys, failures = known_keys([host(public_key=text)])
-    assert failures == {}
-    assert known_hosts_text({"host-0": keys["hv1"]}) == f"host-0 {ED25519}\n"
+    there = host(public_key=text)
+    assert why_not_asked(there) is None
+    assert known_hosts_text({"host-0": there}) == f"host-0 {ED25519}\n"
 
 
 @pytest.mark.parametrize(
@@ -87,16 +86,16 @@ def test_what_is_no_key_is_none(text):
 )
 def test_without_its_key_a_host_is_not_asked(known, part):
     """A key is never believed because the host shows it."""
-    keys, failures = known_keys([host(**known)])
-    assert keys == {}
-    assert part in failures["hv1"].sentence
-    assert failures["hv1"].fix
+    failure = why_not_asked(host(**known))
+    assert part in failure.sentence
+    assert failure.fix
 
 
 def test_a_host_of_which_nothing_is_known_is_left_to_known_hosts():
-    assert known_keys([host()]) == ({}, {})
+    assert why_not_asked(host()) is None
 
 
 def test_known_hosts_has_a_line_a_host():
-    keys = {"host-0": HostKey("a", "b"), "host-1": HostKey("c", "d")}
-    assert known_hosts_text(keys) == "host-0 a b\nhost-1 c d\n"
+    keys = {"host-0": host(public_key=ED25519), "host-1": host(public_key=ECDSA)}
+    keys["host-2"] = host()
+    assert known_hosts_text(keys) == f"host-0 {ED25519}\nhost-1 {ECDSA}\n"

@@ -105,11 +105,11 @@ def home(tmp_path, monkeypatch):
 def test_hosts_are_prepared_by_our_own_collection_only(home, tmp_path):
     orders = []
 
-    def run_events(order, folder):
+    def run(order, folder):
         orders.append(order)
         return iter(())
 
-    hosts = AnsibleHosts(run_events=run_events)
+    hosts = AnsibleHosts(run=run)
     one = Host("1", "hv1", "192.0.2.1", "c")
     with problem("collection-not-trusted", home, "others can change it"):
         hosts.prepare([one], {})

@@ -20,10 +20,11 @@ from support.engine.told_hosts import (
 
 from ovirt_rdma.engine_sdk_tools.conversion.steps import Kind
 from ovirt_rdma.engine_sdk_tools.hosts import inventory
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import HostOutcome
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     Prepared,
     judged,
-    with_event,
+    with_outcome,
 )
 from ovirt_rdma.engine_sdk_tools.preparation import plan
 from ovirt_rdma.engine_sdk_tools.preparation.plan import (
@@ -347,7 +348,7 @@ def test_the_role_says_what_is_required():
 def result(kind, task, **more):
     ignored = more.pop("ignore_errors", None)
     data = {"host": "a", "task": task, "res": more, "ignore_errors": ignored}
-    return {"event": f"runner_on_{kind}", "event_data": data}
+    return HostOutcome.of({"event": f"runner_on_{kind}", "event_data": data})
 
 
 def said(text):
@@ -357,7 +358,7 @@ def said(text):
 def played(*events):
     found = Prepared("hv1")
     for one in events:
-        found = with_event(found, one)
+        found = with_outcome(found, one)
     return judged(found)
 
 
@@ -373,8 +374,8 @@ def test_over_ssh_the_sentinel_counts_too():
     assert (
         played(result("failed", "b", ignore_errors=True), said(SENTINEL)).problem == ""
     )
-    away = played(result("unreachable", "a", msg="no route"))
-    assert away.unreachable
+    away = played(result("ok", "a"), result("unreachable", "b", msg="no route"))
+    assert away.problem == "no route"
 
 
 def test_no_hardware_is_no_failure_and_no_proof():

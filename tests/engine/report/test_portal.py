@@ -92,7 +92,7 @@ def _report(*cells, name="data1"):
     hosts = tuple(
         ReportHost(
             f"hv{n}", f"id{n}", f"hv{n}.example.com", "dc1", "cl1", "up", cell.verdict,
-            *[None] * 5, (), None, "", "", "",
+            *[None] * 5, (), "", "",
         )
         for n, cell in enumerate(cells)
     )  # fmt: skip

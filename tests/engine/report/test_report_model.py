@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.engine.report_site import history, run
 from support.engine.told_hosts import (
     SERVER,
     domain,
@@ -84,7 +83,7 @@ def test_the_worst_verdict_includes_a_policy_that_differs():
 def test_a_silent_host_is_unknown_and_has_nothing():
     (found,) = made(report("hv1", problem="it does not answer", fix="wake it")).hosts
     assert found.worst != "ok"
-    assert (found.devices, found.paths, found.steps, found.runs) == (None,) * 4
+    assert (found.devices, found.paths, found.steps) == (None,) * 3
     assert (found.problem, found.fix) == ("it does not answer", "wake it")
     assert made(report("hv1")).domains[0].used == (("unknown", 1),)
 
@@ -145,13 +144,9 @@ def test_a_host_of_another_data_center_has_no_cell():
     assert found.domains[1].used == ()
 
 
-def test_plan_and_history_are_the_hosts_own():
-    (found,) = made(told(history=history(run(1, "2026-11-20T08:00:00Z")))).hosts
+def test_the_plan_is_the_hosts_own():
+    (found,) = made(told()).hosts
     assert found.steps == ()
-    assert [one.number for one in found.runs] == [1]
-    (found,) = made(told(history={"runs": 1})).hosts
-    assert found.runs is None
-    assert "runs is a number" in found.runs_problem
 
 
 def test_a_degraded_mount_is_told_with_its_reason():

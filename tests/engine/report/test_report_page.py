@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.engine.report_page import read_page
-from support.engine.report_site import history, run
 from support.engine.told_hosts import (
     SERVER,
     domain,
@@ -30,7 +29,7 @@ from support.storage.benchmarks import TCP, benchmark, counted, rates
 from ovirt_rdma.engine_sdk_tools.model import Cell
 from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
 from ovirt_rdma.engine_sdk_tools.report import page
-from ovirt_rdma.engine_sdk_tools.report.model import EngineEvent, Fallen, PlanStep
+from ovirt_rdma.engine_sdk_tools.report.model import Fallen, PlanStep
 from ovirt_rdma.engine_sdk_tools.report.page import (
     MOST_RESULTS,
     MOST_SHOWN,
@@ -99,7 +98,6 @@ def made(hosts=3, domains=("data1", "data2"), silent=(3,), results=(RESULT,)):
                 facts=on_leaf(facts(*mounts), number),
                 status=status(text),
                 policy_text=text,
-                history=history(run(1, AT, "done", "IPOIB-MTU-01/ib0")),
             )
         )
     its_engine = engine(*its, domains=engines_domains)
@@ -115,7 +113,6 @@ def made(hosts=3, domains=("data1", "data2"), silent=(3,), results=(RESULT,)):
         engines_domains,
         made_at="2026-11-23T16:00:00Z",
         version="0.2.0",
-        events=(EngineEvent(AT, "normal", "convert domain data1: done"),),
         results=results,
         notes=("A note.",),
     )
@@ -363,29 +360,12 @@ def test_the_first_cables_are_shown_and_the_others_counted(small):
     assert "10 more are not shown" in section.text
 
 
-def test_plans_history_and_notes_are_there(shown):
+def test_plans_and_notes_are_there(shown):
     plans = part(shown, "plans").text
     assert "IPOIB-MTU-01/ib0" in plans
     assert "65520" in plans
     assert "the driver has no such mode" in plans
-    events = part(shown, "history").text
-    for words in ("convert domain data1: done", "no listener", "1 step", "apply"):
-        assert words in events
     assert "A note." in part(shown, "summary").text
-
-
-def test_the_history_is_the_newest(small):
-    runs = small.hosts[0].runs
-    many = tuple(
-        replace(runs[0], number=n, at=f"2026-11-20T08:00:{n % 60:02}Z")
-        for n in range(MOST_SHOWN + 10)
-    )
-    longer = replace(small, hosts=(replace(small.hosts[0], runs=many),), events=None)
-    html = read_page(html_of(longer))
-    found = part(html, "history")
-    assert len(rows(found.all("table")[0])) == MOST_SHOWN + 1
-    assert "more are not shown" in found.text
-    assert "events of the engine could not be read" in found.text
 
 
 def test_a_benchmark_has_its_chart_verdict_limit_and_figures():
@@ -738,7 +718,7 @@ def test_the_page_is_small(hosts, most):
 
 
 def test_hosts_that_all_differ_stay_within_the_limit():
-    """Each host has its own sentences, runs and plan."""
+    """Each host has its own sentences and plan."""
     found = made(250, tuple(f"data{n}" for n in range(1, 9)), silent=())
     steps = tuple(replace(STEP, id=f"IPOIB-MTU-01/ib{n}") for n in range(9))
     hosts = tuple(
@@ -746,7 +726,6 @@ def test_hosts_that_all_differ_stay_within_the_limit():
             one,
             steps=(replace(STEP, reason=f"reason of {number}"), *steps),
             devices=tuple(replace(d, name=f"rxe{number}") for d in one.devices),
-            runs=one.runs * 20,
         )
         for number, one in enumerate(found.hosts)
     )

@@ -110,7 +110,7 @@ class DoubleDoor:
         self.prepared.append((name, dict(variables)))
         if not host.reachable:
             problem = f"{host.address} does not answer over SSH"
-            return Prepared(name, problem=problem, unreachable=True)
+            return Prepared(name, problem=problem)
         names = run_role(host, variables)
         last = names[-1]
         if NOT_PREPARED in last:

@@ -12,14 +12,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Optional
 
 from engine_double import EngineDouble, World, sample_world
 from engine_double.hosts import our_hooks
 from engine_double.world import SimCluster, new_id
 
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostDone, HostReport
-from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.storage.benchmark.model import Benchmark, Job, Setting, as_document
 from ovirt_rdma.storage.benchmark.verdict import verdict
 from support.engine.engine_door import DoubleDoor
@@ -43,51 +40,7 @@ host:
 """A policy whose rule names all domains."""
 
 
-class ReportDoor(DoubleDoor):
-    """Hosts that also report their history: ``histories`` by name."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self.histories: dict[str, Any] = {}
-
-    def reports(
-        self, hosts: Sequence[Host], done: Optional[HostDone] = None
-    ) -> dict[str, HostReport]:
-        return {
-            name: replace(
-                report, history=self.histories.get(name) if report.facts else None
-            )
-            for name, report in super().reports(hosts, done).items()
-        }
-
-
-def run(number: int, at: str, outcome: Optional[str] = "done", *steps: str) -> Any:
-    """Return a run as in ``ovirt-rdma-host history -o json``."""
-    act: dict[str, Any] = {"held": outcome == "done", "undone_by": None, "why": ""}
-    act["changes"] = []
-    return {
-        "run": number,
-        "verb": "apply",
-        "by": "ovirt-rdma-host apply --assume-yes",
-        "at": at,
-        "policy": "sha256:0",
-        "outcome": outcome,
-        "ended": None,
-        "sentence": "" if outcome == "done" else "ib0 kept its MTU of 2044",
-        "confirm_by": None,
-        "confirmed": False,
-        "awaits_confirmation": False,
-        "only": [],
-        "acts": [{"step": step, **act} for step in steps],
-    }
-
-
-def history(*runs: Any) -> dict[str, Any]:
-    """Return the document ``ovirt-rdma-host history -o json``."""
-    return {"schema_version": 1, "kind": "history", "runs": list(runs)}
-
-
-def site(hosts: int, domains: Sequence[str] = DOMAINS) -> tuple[World, ReportDoor]:
+def site(hosts: int, domains: Sequence[str] = DOMAINS) -> tuple[World, DoubleDoor]:
     """Return a world with ``hosts`` hosts, and the access to them.
 
     All is well, except: the third host has lost its port, and each 20th mounts a domain
@@ -97,7 +50,7 @@ def site(hosts: int, domains: Sequence[str] = DOMAINS) -> tuple[World, ReportDoo
     world = sample_world(hosts=hosts, domains=domains, addon=True)
     clusters = list(world.clusters.values())
     networks = clusters[0].networks
-    door = ReportDoor(world)
+    door = DoubleDoor(world)
     for number, host in enumerate(world.hosts.values(), 1):
         if number > 1 and number % 60 == 1:
             name = f"cl{len(clusters) + 1}"
@@ -122,11 +75,6 @@ def site(hosts: int, domains: Sequence[str] = DOMAINS) -> tuple[World, ReportDoo
         if hosts > 12 and number % 40 == 0:
             host.addon, host.policy_text, host.hooks = False, None, []
             host.mounts = dict.fromkeys(host.mounts, "tcp")
-        steps = ("IPOIB-MODE-01/ib0", "IPOIB-MTU-01/ib0", "NET-TSO-01/ib0")
-        door.histories[host.name] = history(
-            run(2, f"2026-11-2{number % 3}T0{number % 10}:15:00Z", "done", *steps),
-            run(1, "2026-11-18T09:00:00Z", "rolled back", steps[1]),
-        )
     return world, door
 
 
@@ -166,7 +114,8 @@ def main(hosts: int, file: str) -> None:
         mock.patch.dict(os.environ, access(double)),
     ):
         words = []
-        for number, one in enumerate(results(list(door.histories)[: hosts // 5 + 3])):
+        names = [host.name for host in world.hosts.values()]
+        for number, one in enumerate(results(names[: hosts // 5 + 3])):
             path = Path(folder) / f"{number}.json"
             path.write_text(json.dumps(as_document(one, verdict(one))))
             words += ["--bench", str(path)]
