@@ -128,9 +128,8 @@ def test_another_run_is_waited_for(monkeypatch):
 
 def test_another_run_is_not_waited_for_without_end(monkeypatch):
     monkeypatch.setattr(host_command.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(host_command, "_LOCK_MOST_S", 0)
     with pytest.raises(Failed, match="locked"):
-        HostCommand(Module(error(75, "locked"))).run("apply")
+        HostCommand(Module(error(75, "locked")), lock_timeout=0).run("apply")
 
 
 def test_a_missing_command_is_a_sentence():

@@ -10,9 +10,9 @@ import time
 # The oldest version of the command that has all that the modules use.
 OLDEST = "0.2.0"
 
-# Exit code of a run that found another one at work, and for how long it is tried again.
+# Exit code of a run that found another one at work.
 _LOCKED = 75
-_LOCK_WAIT_S, _LOCK_MOST_S = 3, 60
+_LOCK_WAIT_S = 3
 # A task's failure is an event of the engine; longer texts are for the host's own log.
 _LONGEST = 900
 # Where Ansible's PATH may not point: /usr/sbin is not on that of every login.
@@ -74,24 +74,29 @@ def carry_out(module, work):
 class HostCommand:
     """The command ovirt-rdma-host on this host."""
 
-    def __init__(self, module, limit_s=0):
+    program = package = "ovirt-rdma-host"
+
+    def __init__(self, module, lock_timeout=60, limit_s=0):
         """Find the command; raise Failed if it is missing.
 
-        ``limit_s``: how long the command may take, in seconds; 0 for no limit.
+        ``lock_timeout``: for how many seconds to wait for another run that is changing
+        the host. ``limit_s``: how long the command may take; 0 for no limit.
         """
-        self._module, self._limit_s = module, limit_s
+        self._module = module
+        self._environment = {}
+        self._lock_timeout, self._limit_s = lock_timeout, limit_s
         self._path = self.find(module)
         if self._path is None:
             raise Failed(
-                "the command ovirt-rdma-host is missing",
-                "install the package ovirt-rdma-host on the host",
+                f"the command {self.program} is missing",
+                f"install the package {self.package} on the host",
                 "command-missing",
             )
 
-    @staticmethod
-    def find(module):
+    @classmethod
+    def find(cls, module):
         """Return the path of the command, or None."""
-        return module.get_bin_path("ovirt-rdma-host", opt_dirs=_FOLDERS)
+        return module.get_bin_path(cls.program, opt_dirs=_FOLDERS)
 
     def version(self):
         """Return the version of the command; raise Failed if it is too old."""
@@ -102,34 +107,38 @@ class HostCommand:
         version = found.group(1)
         if version_of(version) < version_of(OLDEST):
             raise Failed(
-                f"ovirt-rdma-host {version} on this host is older than {OLDEST}, which "
+                f"{self.program} {version} on this host is older than {OLDEST}, which "
                 "this collection needs",
-                "update the package ovirt-rdma-host on the host",
+                f"update the package {self.package} on the host",
                 "command-too-old",
                 version=version,
             )
         return version
 
-    def run(self, *words, also=()):
+    def run(self, *words, also=(), names=()):
         """Run a verb with ``-o json``; return its exit code and its document.
 
+        ``names`` are arguments that others chose: none is taken for an option.
         ``also``: exit codes besides 0 whose documents are results. After any other,
         raises Failed with the sentences and the fix of the command.
         """
-        deadline = time.time() + _LOCK_MOST_S
+        deadline = time.time() + self._lock_timeout
         while True:
             start = time.time()
             argv = ["timeout", "-k", "5", str(self._limit_s)] if self._limit_s else []
             argv += [self._path, *words, "-o", "json"]
-            code, out, err = self._module.run_command(argv, expand_user_and_vars=False)
+            argv += ["--", *names] if names else []
+            code, out, err = self._module.run_command(
+                argv, environ_update=self._environment, expand_user_and_vars=False
+            )
             if code != _LOCKED or time.time() + _LOCK_WAIT_S > deadline:
                 break
             time.sleep(_LOCK_WAIT_S)
         # timeout(1) has ended it, or was killed with it.
         if code and 0 < self._limit_s <= time.time() - start:
             raise Failed(
-                f"ovirt-rdma-host {words[0]} did not end in {self._limit_s} seconds",
-                f"run it on the host: ovirt-rdma-host {words[0]}",
+                f"{self.program} {words[0]} did not end in {self._limit_s} seconds",
+                f"run it on the host: {self.program} {words[0]}",
                 "command-timeout",
             )
         try:
@@ -151,11 +160,11 @@ class HostCommand:
         lines = [line for line in (err.strip() or out.strip()).splitlines() if line]
         # argparse prints the usage first, and the reason last.
         reason = lines[-1] if lines else "it printed nothing"
-        fix = f"run it on the host: ovirt-rdma-host {verb}"
+        fix = f"run it on the host: {self.program} {verb}"
         if code == 2:  # it does not know the verb or an option
-            fix = "update the package ovirt-rdma-host on the host"
+            fix = f"update the package {self.package} on the host"
         return Failed(
-            f"ovirt-rdma-host {verb} failed with exit code {code}: {reason}",
+            f"{self.program} {verb} failed with exit code {code}: {reason}",
             fix,
             "command-failed",
             exit_code=code,
