@@ -19,22 +19,23 @@ successful, so it shows the steps of a run without failures.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, Optional, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Optional, TypeVar
 
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
     UP,
     Observation,
     Snapshot,
     as_at_first,
+    digest_of_others,
+    unlike,
     wanted_transports,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
-    CONVERT,
     FORWARD,
+    HEAL,
     OFFLINE,
-    ROLLING,
     ConversionState,
     DomainRecord,
     HostRecord,
@@ -42,20 +43,16 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     upgrade_running,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
-    REMOVED,
     Kind,
     RunStep,
     activate,
-    away_step,
     deactivate,
     enter,
     fail,
-    host_step,
     leave,
     look,
     mark,
-    mounts_step,
-    policy_step,
+    push,
     set_row,
     upgrade,
     wait_domain,
@@ -65,6 +62,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
 from ovirt_rdma.engine_sdk_tools.hosts.report import digest_of
 from ovirt_rdma.engine_sdk_tools.model import (
     BROKEN,
+    COMES,
     LACKS,
     Engine,
     host_is,
@@ -180,44 +178,224 @@ def _all_back(state: ConversionState) -> ConversionState:
     return replace(state, domains=tuple(replace(d, stage=stage) for d in state.domains))
 
 
-# Decide the next step of a rolling conversion, its revert, or a heal.
+# Decide the next step of one host.
+
+# Why there is nothing to do for a host.
+REMOVED = "it is no longer in the engine"
+_MAINTENANCE = "maintenance"
 
 
-def rolling_step(state: ConversionState, snapshot: Snapshot) -> RunStep:
-    """Return the next step; FINISH if there is none."""
+@dataclass(frozen=True)
+class Aim:
+    """What has to be true of a host that should be up: that its domains are ``mounted``
+    as wanted, or not at all. ``remounts``: it may go through maintenance for that.
+    ``done`` is its stage then, ``left`` if somebody else has it in maintenance.
+    """
+
+    mounted: bool = True
+    remounts: bool = True
+    done: str = Stage.DONE
+    left: str = Stage.LEFT
+
+
+REMOUNTED = Aim()
+# Offline: the domains are in maintenance, then active again.
+UNMOUNTED = Aim(mounted=False, done=Stage.UNMOUNTED, left=Stage.UNMOUNTED)
+PROVEN = Aim(remounts=False)
+
+
+def host_step(  # noqa: PLR0911 - one row per status
+    state: ConversionState,
+    host: HostRecord,
+    snapshot: Snapshot,
+    aim: Aim = REMOUNTED,
+) -> RunStep:
+    """Return the next step of a host, from its status and its own report."""
+    present = snapshot.host(host)
+    if present is None:
+        return mark(host, Stage.DONE, REMOVED)
+    status, back = present.status, host.goal == BACK
+    if host.stage == Stage.TODO:
+        if not back and host_is(status, LACKS, BROKEN):
+            # It can be neither moved nor asked, so nothing is changed.
+            return fail(host, _is(host, status))
+        # Later it has its policy: it got that before its maintenance.
+        policy = policy_step(host, snapshot)
+        if policy is not None:
+            return policy
+    if status == "up" or (status == "non_operational" and not aim.mounted):
+        return _mounts_step(state, host, snapshot, aim)
+    if status == "preparing_for_maintenance":
+        # On the way back, an evacuation that does not end is cancelled: the host is
+        # activated, and its mounts are unchanged.
+        if back and host.ours and host.stage == Stage.TODO:
+            return replace(leave(host), before=Stage.TODO)
+        if host.stage == Stage.LEAVING:
+            return leave(host)
+        return wait_in(host)
+    if status == _MAINTENANCE:
+        if host.stage in Stage.IN_PLAY or host.ours:
+            return leave(host)
+        return mark(host, aim.left, "somebody else moved it to maintenance")
+    if status == "non_operational" and back and host.stage != Stage.LEAVING:
+        # Only maintenance unmounts what it has mounted with the new transport.
+        return enter(host)
+    coming = status is None or host_is(status, COMES)
+    started = host.stage not in (Stage.TODO, Stage.ENTERING)
+    if coming or (started and status == "non_responsive"):
+        return wait_out(host)
+    return fail(host, _is(host, status))
+
+
+def _mounts_step(
+    state: ConversionState, host: HostRecord, snapshot: Snapshot, aim: Aim
+) -> RunStep:
+    """Return the next step of a host that is up."""
+    remounted = host.stage == Stage.LEAVING
+    if state.kind == HEAL and host.goal == BACK:
+        # It is not worse than before.
+        return mark(host, aim.done)
+    if remounted and host.name not in snapshot.arrived:
+        return wait_out(host)
+    observed = snapshot.observations.get(host.name)
+    if observed is None or observed.problem:
+        return _ask(host, observed)
+    wrong = unlike(state, host, observed, mounted=aim.mounted)
+    if not wrong:
+        return mark(host, aim.done)
+    if remounted or not aim.remounts:
+        return fail(host, f"on {host.name} {'; '.join(wrong)}")
+    return enter(host)
+
+
+def _ask(host: HostRecord, observed: Optional[Observation]) -> RunStep:
+    if observed is None:
+        return look(host)
+    return fail(host, f"{host.name} cannot be asked: {observed.problem}")
+
+
+def _is(host: HostRecord, status: Optional[str]) -> str:
+    hint = ""
+    if status == "non_operational":
+        hint = (
+            ": it could not connect all of its storage (see vdsm.log there), or the "
+            "engine restarted before it requested that"
+        )
+    return f"{host.name} is {status_words(status)}{hint}"
+
+
+def policy_step(host: HostRecord, snapshot: Snapshot) -> Optional[RunStep]:
+    """Return the next step for the host to get its policy; None if it has it."""
+    if not host.push:
+        return None
+    observed = snapshot.observations.get(host.name)
+    if observed is None or observed.problem:
+        return _ask(host, observed)
+    policy = observed.policy.having(host.contents)
+    # An empty policy need not be loaded.
+    loaded = observed.digest or digest_of(NO_FILES)
+    as_it_should = not host.files or loaded == digest_of(policy)
+    if policy == observed.policy and as_it_should:
+        return None
+    theirs = _somebody_elses(host, observed, loaded)
+    if theirs:
+        return fail(host, f"{theirs}; it is left unchanged")
+    return push(host, policy)
+
+
+def _somebody_elses(host: HostRecord, observed: Observation, loaded: str) -> str:
+    """Return what somebody else has changed in the policy of a host so that it cannot
+    be replaced; "" for nothing. ``loaded`` is the digest of the loaded policy.
+    """
+    present = observed.policy.contents
+    names = [f.name for f in host.files if present.get(f.name) not in f.known]
+    if names:
+        files = ", ".join(names)
+        return f"{files} on {host.name} was changed since the conversion started"
+    edited = host.others not in ("", digest_of_others(observed.policy, host.files))
+    if edited and loaded != digest_of(observed.policy):
+        # A push would load it.
+        return (
+            f"the policy on {host.name} was edited and is not loaded (ovirt-rdma-host "
+            "policy load)"
+        )
+    return ""
+
+
+def _only_policy(host: HostRecord, snapshot: Snapshot, then: RunStep) -> RunStep:
+    """Return the next step of a host that only gets its policy, and ``then``."""
+    if snapshot.host(host) is None:
+        return mark(host, Stage.DONE, REMOVED)
+    return policy_step(host, snapshot) or then
+
+
+def _first(state: ConversionState, steps: Sequence[RunStep]) -> Optional[RunStep]:
+    """Return the step to do first; hosts that have to be asked are asked at once."""
+    first = min(steps, key=lambda step: Kind.ORDER.index(step.kind), default=None)
+    if first is not None and first.kind == Kind.LOOK:
+        return look(*(state.host(s.subject) for s in steps if s.kind == Kind.LOOK))
+    return first
+
+
+# Decide the next step of a conversion, its way back, or a heal.
+
+
+def next_step(state: ConversionState, snapshot: Snapshot) -> RunStep:
+    """Return the step to do now; FINISH if there is none."""
+    step = RunStep(Kind.FINISH, state.title)
+    phases = _offline if state.mode == OFFLINE else _rolling
+    for decide in (_removed, *phases(state)):
+        found = decide(state, snapshot)
+        if found is not None:
+            step = found
+            break
+    return _upgrade_step(state, snapshot, step) or step
+
+
+_Phase = Callable[[ConversionState, Snapshot], Optional[RunStep]]
+
+
+def _rolling(state: ConversionState) -> Sequence[_Phase]:
     forward = state.stage == Stage.CONVERTING
+    if state.kind == HEAL:
+        return [_hosts]
     rows_first = state.by_row or state.stage == Stage.REVERTING
-    steps = [_hosts]
-    if state.kind == CONVERT:
-        first = [_rolling_rows] if rows_first else []
-        steps = [*first, _hosts, *([_new_hosts, _rolling_rows] if forward else [])]
-    for decide in [_gone, *steps]:
-        step = decide(state, snapshot)
-        if step is not None:
-            return step
-    return RunStep(Kind.FINISH, state.title)
+    first = [_rows] if rows_first else []
+    return [*first, _hosts, *([_new_hosts, _rows] if forward else [])]
 
 
-def _gone(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
-    """On the way back, mark a removed domain: there is nothing to do for it."""
-    for domain in state.domains if state.undoes else ():
-        if domain.stage != Stage.GONE and snapshot.row(domain) is None:
+def _offline(state: ConversionState) -> Sequence[_Phase]:
+    # On the way back, because after a refused deactivation nothing has changed.
+    first = [_close, _policies] if state.undoes else [_policies, _close]
+    return [*first, _unmounted, _rows, _open, _proven]
+
+
+def _removed(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
+    """A conversion ends if a domain was removed; on the way back, there is nothing to
+    do for it.
+    """
+    for domain in state.domains:
+        here = snapshot.domain(state, domain) and snapshot.row(domain)
+        if here or domain.stage == Stage.GONE:
+            continue
+        if state.undoes:
             return mark(domain, Stage.GONE)
+        return fail(domain, f"{domain.name} or its connection was removed")
     return None
 
 
-def _rolling_rows(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
+def _rows(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
+    """Set the mount options in the engine."""
     for domain in state.domains:
         row = snapshot.row(domain)
-        if row is None and domain.stage == Stage.GONE:
-            continue
-        if row is None:
-            why = f"the storage connection of {domain.name} was removed"
-            return fail(domain, why)
         options = domain.options if state.undoes else domain.wanted
-        if row.mount_options != options:
-            return set_row(domain, options, force=True)
+        if row is not None and row.mount_options != options:
+            status = _status(state, snapshot, domain)
+            return set_row(domain, options, force=status != _MAINTENANCE)
     return None
+
+
+# Rolling: host by host.
 
 
 def _hosts(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
@@ -228,11 +406,10 @@ def _hosts(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
             return broken
     if not current:
         return _away(state, snapshot)
-    steps = [host_step(state, host, snapshot) for host in current]
-    first = min(steps, key=lambda step: Kind.ORDER.index(step.kind))
-    if first.kind != Kind.LOOK:
-        return first
-    asked = [state.host(step.subject) for step in steps if step.kind == Kind.LOOK]
+    step = _first(state, [host_step(state, host, snapshot) for host in current])
+    if step is None or step.kind != Kind.LOOK:
+        return step
+    asked = [state.host(name) for name in step.hosts]
     if all(host.stage in Stage.IN_PLAY for host in asked):
         # Each start of Ansible takes a second: the next ones are asked with them.
         asked += [h for h in _startable(state, snapshot)[: state.batch] if h.push]
@@ -294,7 +471,8 @@ def _away(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
     for host in state.hosts:
         waits = host.goal == state.goal and host.stage not in Stage.OVER
         if waits and not snapshot.is_up(host):
-            return away_step(host, snapshot)
+            why = f"it was {status_words(host.found)}, and stays so"
+            return _only_policy(host, snapshot, mark(host, Stage.LEFT, why))
     return None
 
 
@@ -321,44 +499,20 @@ def _is_spm(host: HostRecord, snapshot: Snapshot) -> bool:
     return present is not None and present.spm == "spm"
 
 
-# Decide the next step of an offline conversion, or of its way back.
+# Offline: all at once, while the domains are in maintenance.
 
-_MAINTENANCE = "maintenance"
 _ACTIVE = "active"
 
 
-def offline_step(state: ConversionState, snapshot: Snapshot) -> RunStep:
-    """Return the next step; FINISH if there is none."""
-    for domain in state.domains:
-        here = (
-            snapshot.domain(state, domain) is not None
-            and snapshot.row(domain) is not None
-        )
-        if here or domain.stage == Stage.GONE:
-            continue
-        if state.undoes:
-            return mark(domain, Stage.GONE)
-        return fail(domain, f"{domain.name} or its connection was removed")
-    first = (_policies, _close)
-    if state.undoes:
-        # First, because after a refused deactivation nothing has changed.
-        first = (_close, _policies)
-    for decide in (*first, _unmounted, _offline_rows, _open, _proven):
-        step = decide(state, snapshot)
-        if step is not None:
-            return step
-    return RunStep(Kind.FINISH, state.title)
-
-
 def _policies(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
-    steps = []
-    for host in state.hosts:
-        if host.stage != Stage.TODO:
-            continue
-        observed = snapshot.observations.get(host.name)
-        step = policy_step(host, observed) or mark(host, Stage.PREPARED)
-        steps.append(step if snapshot.host(host) else mark(host, Stage.DONE, REMOVED))
-    return _first(state, steps)
+    return _first(
+        state,
+        [
+            _only_policy(host, snapshot, mark(host, Stage.PREPARED))
+            for host in state.hosts
+            if host.stage == Stage.TODO
+        ],
+    )
 
 
 def _close(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
@@ -381,49 +535,16 @@ def _unmounted(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
         d.stage not in (Stage.TODO, Stage.ENTERING, Stage.GONE) for d in state.domains
     ):
         return None
-    steps = []
-    for host in state.hosts:
-        if host.stage in (Stage.UNMOUNTED, *Stage.OVER):
-            continue
-        present = snapshot.host(host)
-        if not snapshot.is_up(host) or present is None:
-            steps.append(mark(host, Stage.UNMOUNTED))
-        else:
-            steps.append(_unmount(state, host, present.status, snapshot))
-    return _first(state, steps)
-
-
-def _unmount(  # noqa: PLR0911 - one row per status
-    state: ConversionState, host: HostRecord, status: Optional[str], snapshot: Snapshot
-) -> RunStep:
-    observed = snapshot.observations.get(host.name)
-    if status == _MAINTENANCE:
-        return leave(host) if host.ours else mark(host, Stage.UNMOUNTED)
-    if status == "preparing_for_maintenance":
-        return wait_in(host)
-    if status not in ("up", "non_operational"):
-        return wait_out(host)
-    if observed is None:
-        return look(host)
-    if observed.problem:
-        return fail(host, f"{host.name} cannot be asked: {observed.problem}")
-    exports = (export for export, _ in wanted_transports(state, host))
-    kept = [export for export in exports if export in observed.transports]
-    if not kept:
-        return mark(host, Stage.UNMOUNTED)
-    if host.stage == Stage.LEAVING:
-        return fail(host, f"{host.name} does not unmount {', '.join(kept)}")
-    return enter(host)
-
-
-def _offline_rows(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
-    for domain in state.domains:
-        row = snapshot.row(domain)
-        options = domain.options if state.undoes else domain.wanted
-        if row is not None and row.mount_options != options:
-            status = _status(state, snapshot, domain)
-            return set_row(domain, options, force=status != _MAINTENANCE)
-    return None
+    return _first(
+        state,
+        [
+            host_step(state, host, snapshot, UNMOUNTED)
+            if snapshot.is_up(host)
+            else mark(host, Stage.UNMOUNTED)
+            for host in state.hosts
+            if host.stage not in (Stage.UNMOUNTED, *Stage.OVER)
+        ],
+    )
 
 
 def _open(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
@@ -445,45 +566,17 @@ def _open(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
 
 
 def _proven(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
-    hosts = [host for host in state.hosts if host.stage not in Stage.OVER]
-    return _first(state, [_prove(state, host, snapshot) for host in hosts])
-
-
-def _prove(  # noqa: PLR0911 - one row per status
-    state: ConversionState, host: HostRecord, snapshot: Snapshot
-) -> RunStep:
-    present = snapshot.host(host)
-    if present is None:
-        return mark(host, Stage.DONE, REMOVED)
-    if not snapshot.is_up(host) or not any(map(_was_active, state.domains)):
-        return mark(host, Stage.LEFT, "it did not mount the domain")
-    status, again = present.status, host.stage == Stage.LEAVING
-    if status == "up":
-        if again and host.name not in snapshot.arrived:
-            return wait_out(host)
-        wrong = mounts_step(state, host, snapshot)
-        return mark(host, Stage.DONE) if wrong is None else wrong
-    if status == "non_operational" and host.goal == BACK and not again:
-        return leave(host)
-    if status == "non_operational":
-        return fail(
-            host,
-            f"{host.name} became non-operational: it could not connect all of its "
-            "storage; see vdsm.log there",
-        )
-    if status == _MAINTENANCE:
-        if again or host.ours:
-            return leave(host)
-        return mark(host, Stage.LEFT, "somebody else moved it to maintenance")
-    return wait_out(host)
-
-
-def _first(state: ConversionState, steps: Sequence[RunStep]) -> Optional[RunStep]:
-    """Return the step to do first; hosts that have to be asked are asked at once."""
-    first = min(steps, key=lambda step: Kind.ORDER.index(step.kind), default=None)
-    if first is not None and first.kind == Kind.LOOK:
-        return look(*(state.host(s.subject) for s in steps if s.kind == Kind.LOOK))
-    return first
+    mounts = any(map(_was_active, state.domains))
+    return _first(
+        state,
+        [
+            host_step(state, host, snapshot, PROVEN)
+            if mounts and snapshot.is_up(host)
+            else mark(host, Stage.LEFT, "it did not mount the domain")
+            for host in state.hosts
+            if host.stage not in Stage.OVER
+        ],
+    )
 
 
 def _was_active(domain: DomainRecord) -> bool:
@@ -495,19 +588,6 @@ def _status(
 ) -> Optional[str]:
     present = snapshot.domain(state, domain)
     return present.status if present else None
-
-
-# Decide the next step of any conversion, and simulate all steps.
-
-# No host and no domain needs more steps, forward and back.
-_MOST_STEPS = 40
-
-
-def next_step(state: ConversionState, snapshot: Snapshot) -> RunStep:
-    """Return the step to do now."""
-    decide = rolling_step if state.mode == ROLLING else offline_step
-    step = decide(state, snapshot)
-    return _upgrade_step(state, snapshot, step) or step
 
 
 def _upgrade_step(
@@ -554,16 +634,22 @@ def marked(state: ConversionState, step: RunStep) -> ConversionState:
 def begun(state: ConversionState, step: RunStep) -> ConversionState:
     """Return the state to store before ``step`` is done."""
     state = replace(state, doing=step.doing)
-    stage = {"stage": step.before} if step.before else {}
+    changes: dict[str, Any] = {"stage": step.before} if step.before else {}
     if step.of_domain:
-        opens = step.before == Stage.LEAVING and state.stage == Stage.CONVERTING
-        touched = {"touched": True} if opens else {}
-        return state.with_domain(step.subject, **stage, **touched)
-    changes = (
-        {"touched": True} if step.kind in (Kind.PUSH, Kind.ENTER, Kind.LEAVE) else {}
-    )
-    ours = {"ours": True} if step.kind == Kind.ENTER else {}
-    return state.with_host(step.subject, **stage, **changes, **ours)
+        if step.before == Stage.LEAVING and state.stage == Stage.CONVERTING:
+            changes["touched"] = True
+        return state.with_domain(step.subject, **changes)
+    if step.kind in (Kind.PUSH, Kind.ENTER, Kind.LEAVE):
+        changes["touched"] = True
+    if step.kind == Kind.ENTER:
+        changes["ours"] = True
+    return state.with_host(step.subject, **changes)
+
+
+# Simulate all steps.
+
+# No host and no domain needs more steps, forward and back.
+_MOST_STEPS = 40
 
 
 def imagined(state: ConversionState, snapshot: Snapshot) -> Iterator[RunStep]:
@@ -588,87 +674,60 @@ def imagined(state: ConversionState, snapshot: Snapshot) -> Iterator[RunStep]:
 
 
 def _after(state: ConversionState, snapshot: Snapshot, step: RunStep) -> Snapshot:
+    """Return the snapshot after a successful ``step``; so is every wait."""
     name, kind = step.subject, step.kind
     if kind == Kind.LOOK:
         for asked in step.hosts:
-            snapshot = snapshot.seen(asked, _observed(state, snapshot, asked))
+            snapshot = snapshot.seen(asked, _expected(state, snapshot, asked))
     elif kind == Kind.PUSH:
-        old, digest = _observed(state, snapshot, name), digest_of(step.policy)
+        old, digest = _expected(state, snapshot, name), digest_of(step.policy)
         new = replace(old, policy=step.policy, digest=digest, problem="")
         snapshot = snapshot.seen(name, new)
-    elif kind == Kind.ENTER:
-        snapshot = _unmounted_on(state, snapshot, name).with_host(name, "maintenance")
-    elif kind == Kind.LEAVE:
-        snapshot = replace(snapshot, arrived=set(snapshot.arrived) - {name})
-        # Else it is cancelled before the host was in maintenance.
-        if step.before == Stage.LEAVING:
-            snapshot = _mounted(state, snapshot, name)
-        snapshot = snapshot.with_host(name, "up")
     elif kind in (Kind.BEGIN_UPGRADE, Kind.END_UPGRADE):
-        begins = kind == Kind.BEGIN_UPGRADE
-        clusters = tuple(
-            replace(
-                cluster,
-                upgrade_in_progress=begins,
-                upgrade_correlation_id=cluster.our_upgrade,
-            )
-            if cluster.name == name
-            else cluster
-            for cluster in snapshot.engine.clusters
-        )
-        snapshot = replace(snapshot, engine=replace(snapshot.engine, clusters=clusters))
-    elif step.call is not None and step.call.method == "update":
-        options = step.call.arguments["connection"].mount_options
-        ids = {d.connection for d in state.domains if d.name == name}
-        rows = tuple(
-            replace(row, mount_options=options) if row.id in ids else row
-            for row in snapshot.engine.connections
-        )
-        snapshot = replace(snapshot, engine=replace(snapshot.engine, connections=rows))
+        for cluster in snapshot.engine.clusters:
+            if cluster.name == name:
+                snapshot = snapshot.changed(
+                    "clusters",
+                    cluster.id,
+                    upgrade_in_progress=kind == Kind.BEGIN_UPGRADE,
+                    upgrade_correlation_id=cluster.our_upgrade,
+                )
     elif step.of_domain:
-        # Every wait is successful.
-        opens = step.call is not None and step.call.method == "activate"
-        status = step.until[0] if step.until else "active" if opens else "maintenance"
-        snapshot = _domain(state, snapshot, name, status)
+        domain = next(d for d in state.domains if d.name == name)
+        if step.options is not None:
+            return snapshot.changed(
+                "connections", domain.connection, mount_options=step.options
+            )
+        status = step.until[0]
+        snapshot = snapshot.changed("domains", domain.id, status=status)
+        for host in state.hosts:
+            mounted = status == _ACTIVE and host.found == UP
+            snapshot = _with_mounts(state, snapshot, host, mounted=mounted)
     else:
+        host = state.host(name)
+        snapshot = snapshot.changed("hosts", host.id, status=step.until[0])
+        # Without that stage, it is cancelled before the host was in maintenance.
+        if kind == Kind.ENTER or step.before == Stage.LEAVING:
+            mounted = kind != Kind.ENTER
+            snapshot = _with_mounts(state, snapshot, host, mounted=mounted)
+        arrived = {*snapshot.arrived} - {name}
         if kind == Kind.WAIT_OUT:
-            snapshot = _mounted(state, snapshot, name)
-            snapshot = replace(snapshot, arrived={*snapshot.arrived, name})
-        snapshot = snapshot.with_host(name, step.until[0])
+            snapshot = _with_mounts(state, snapshot, host, mounted=True)
+            arrived.add(name)
+        snapshot = replace(snapshot, arrived=arrived)
     return snapshot
 
 
-def _domain(
-    state: ConversionState, snapshot: Snapshot, name: str, status: str
+def _with_mounts(
+    state: ConversionState, snapshot: Snapshot, host: HostRecord, *, mounted: bool
 ) -> Snapshot:
-    ids = {d.id for d in state.domains if d.name == name}
-    domains = tuple(
-        replace(d, status=status)
-        if d.id in ids and d.data_center == state.data_center
-        else d
-        for d in snapshot.engine.domains
-    )
-    snapshot = replace(snapshot, engine=replace(snapshot.engine, domains=domains))
-    for host in state.hosts:
-        mounts = status == "active" and host.found == "up"
-        now = _mounted if mounts else _unmounted_on
-        snapshot = now(state, snapshot, host.name)
-    return snapshot
-
-
-def _mounted(state: ConversionState, snapshot: Snapshot, name: str) -> Snapshot:
-    wanted = wanted_transports(state, state.host(name))
+    wanted = wanted_transports(state, host) if mounted else ()
     transports = {export: transport for export, transport in wanted if transport}
-    old = _observed(state, snapshot, name)
-    return snapshot.seen(name, replace(old, transports=transports))
+    old = _expected(state, snapshot, host.name)
+    return snapshot.seen(host.name, replace(old, transports=transports))
 
 
-def _unmounted_on(state: ConversionState, snapshot: Snapshot, name: str) -> Snapshot:
-    old = _observed(state, snapshot, name)
-    return snapshot.seen(name, replace(old, transports={}))
-
-
-def _observed(state: ConversionState, snapshot: Snapshot, name: str) -> Observation:
+def _expected(state: ConversionState, snapshot: Snapshot, name: str) -> Observation:
     """Return the observation of a host, or the one to expect so far."""
     known = snapshot.observations.get(name)
     if known is not None:

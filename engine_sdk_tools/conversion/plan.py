@@ -18,12 +18,13 @@ from typing import Optional
 from ovirt_rdma.engine_sdk_tools.conversion import model
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
     UNPROVEN,
-    FleetReport,
     Observation,
     ReportedHost,
     Snapshot,
     domain_record,
     left_out,
+    observe,
+    of_each,
     ordered,
     rule_of,
     unlike,
@@ -40,6 +41,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     TCP,
     ConversionRequest,
     ConversionState,
+    DomainRecord,
     HostRecord,
     Stage,
     moving_offenders,
@@ -47,11 +49,12 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 )
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     imagined,
+    policy_step,
     renamed,
     resumed,
     reverting,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.steps import RunStep, policy_step
+from ovirt_rdma.engine_sdk_tools.conversion.steps import RunStep
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
     Mounts,
     can_be_healed,
@@ -61,7 +64,7 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import (
     transports_in_use,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, health_of
-from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, check, merged
+from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host, check, merged
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA
 from ovirt_rdma.storage.health.state import OK
@@ -118,31 +121,28 @@ def plan_convert(
             engine, domain, request, record.wanted, using
         )
     check(offenders)
-    fleet = FleetReport.of(
-        hosts, reports, records, to=request.to, without=request.without
-    )
-    started, objections = fleet.start(records, request)
+    fleet = of_each(hosts, reports, lambda seen: seen.started(records, request))
     offenders += model.fleet_offenders(hosts, request, engine.clusters, pinned)
-    check([*offenders, *objections])
+    check([*offenders, *(why for one in fleet.values() for why in one.objections)])
+    observed = {name: one.observed for name, one in fleet.items()}
     state = ConversionState(
         kind=CONVERT,
         data_center=center,
         to=request.to,
         mode=ROLLING if request.rolling else OFFLINE,
         domains=tuple(records),
-        hosts=started,
+        hosts=tuple(one.record for one in fleet.values() if one.record),
         rule=rule_of(request),
         by_row=request.by_row,
         batch=request.batch,
         begun_at=now,
     )
-    state = with_earlier(state, earlier, fleet.observations)
-    snapshot = Snapshot(engine, fleet.observations)
+    state = with_earlier(state, earlier, observed)
+    snapshot = Snapshot(engine, observed)
     if _is_so(state, snapshot):
         return ConversionPlan(state, ())
     warnings = tuple(model.warnings(hosts, domains, request))
-    steps = steps_of(state, snapshot)
-    return ConversionPlan(state, steps, warnings, fleet.observations)
+    return ConversionPlan(state, steps_of(state, snapshot), warnings, observed)
 
 
 def plan_resume(
@@ -165,39 +165,32 @@ def plan_resume(
             "out of that",
             "omit --without",
         )
-    fleet = _fleet(state, engine, reports, to=state.to)
-    if state.kind == CONVERT and state.stage in (Stage.CONVERTING, Stage.STOPPED):
-        state = _with_hosts_now(state, engine, fleet, without)
-    state = resumed(state)
-    steps = steps_of(state, Snapshot(engine, fleet.observations))
-    return ConversionPlan(state, steps, observed=fleet.observations)
-
-
-def _fleet(
-    state: ConversionState,
-    engine: Engine,
-    reports: Reports,
-    *,
-    to: str = "",
-) -> FleetReport:
     hosts = ordered(engine.hosts_of(state.data_center))
-    return FleetReport.of(hosts, reports, state.domains, to=to)
+    if state.kind == CONVERT and state.stage in (Stage.CONVERTING, Stage.STOPPED):
+        state, observed = _with_hosts_now(state, engine, hosts, reports, without)
+    else:
+        observed = observe(hosts, reports, state.domains)
+    state = resumed(state)
+    steps = steps_of(state, Snapshot(engine, observed))
+    return ConversionPlan(state, steps, observed=observed)
 
 
 def _with_hosts_now(
-    state: ConversionState, engine: Engine, fleet: FleetReport, without: Sequence[str]
-) -> ConversionState:
-    ids = [d.id for d in engine.domains if d.data_center == state.data_center]
-    rule = state.rule if state.to == RDMA else REQUIRE_RDMA
+    state: ConversionState,
+    engine: Engine,
+    hosts: Sequence[Host],
+    reports: Reports,
+    without: Sequence[str],
+) -> tuple[ConversionState, dict[str, Observation]]:
+    """Return the state with the present hosts, and their observations."""
     out = {record.id for record in state.hosts if record.left_out}
-    hosts = ordered(engine.hosts_of(state.data_center))
     still_away = [h.name for h in hosts if h.status != "up" and h.id in out]
     request = ConversionRequest(
         state.to,
         state.mode == ROLLING,
         state.by_row,
         state.batch,
-        rule,
+        state.rule if state.to == RDMA else REQUIRE_RDMA,
         without=(*without, *still_away),
     )
     begun = {
@@ -206,36 +199,44 @@ def _with_hosts_now(
         if not (host.left_out and not host.touched)
         and (state.stage == Stage.CONVERTING or _is_changed(host))
     }
-    new = [host for host in hosts if host.id not in begun]
     # A domain that was removed meanwhile is not checked.
-    added, objections = fleet.only(new).for_domains(ids).start(state.domains, request)
+    ids = [d.id for d in engine.domains if d.data_center == state.data_center]
+    here = [domain for domain in state.domains if domain.id in ids]
+    fleet = of_each(
+        hosts, reports, lambda seen: seen.started(state.domains, request, here)
+    )
+    new = [fleet[host.name] for host in hosts if host.id not in begun]
     offenders = list(
         model.without_offenders(hosts, replace(request, without=tuple(without)))
     )
     if request.rolling:
         offenders += model.upgrade_offenders(engine.clusters, hosts)
-    check([*offenders, *objections])
+    check([*offenders, *(why for one in new for why in one.objections)])
+    observed = {name: one.observed for name, one in fleet.items()}
     before = {host.id: host for host in (*state.former, *state.hosts)}
+    added = (one.record for one in new if one.record)
     known = {
-        **{h.id: _as_before(h, before.get(h.id), fleet) for h in added},
+        **{h.id: _as_before(h, before.get(h.id), observed) for h in added},
         **begun,
     }
     records = [known.pop(host.id) for host in hosts]
     records += known.values()
     requested = [_as_requested(record, request.without) for record in records]
-    here = {record.id for record in records}
-    former = tuple(host for host in state.former if host.id not in here)
-    return replace(state, hosts=tuple(requested), former=former)
+    present = {record.id for record in records}
+    former = tuple(host for host in state.former if host.id not in present)
+    return replace(state, hosts=tuple(requested), former=former), observed
 
 
 def _as_before(
-    host: HostRecord, before: Optional[HostRecord], fleet: FleetReport
+    host: HostRecord,
+    before: Optional[HostRecord],
+    observed: Mapping[str, Observation],
 ) -> HostRecord:
     """Return the new record of ``host`` with the baseline in the one before."""
     if before is None:
         return host
     return replace(
-        with_files_of(host, before, fleet.observations.get(host.name)),
+        with_files_of(host, before, observed.get(host.name)),
         first_transports=before.first_transports,
         converted=before.converted,
     )
@@ -261,14 +262,14 @@ def plan_revert(
 ) -> ConversionPlan:
     """Plan the revert to the baseline of ``state``."""
     state = renamed(state, engine)
-    observations = _fleet(state, engine, reports).observations
+    here = ordered(engine.hosts_of(state.data_center))
+    observations = observe(here, reports, state.domains)
     known = {host.id for host in state.hosts}
-    new = [h.name for h in engine.hosts_of(state.data_center) if h.id not in known]
+    new = [h.name for h in here if h.id not in known]
     up = {host.id for host in engine.hosts if host.status == "up"}
     new += [h.name for h in state.hosts if h.left_out and not h.touched and h.id in up]
     warnings: list[str] = []
     if state.mode == ROLLING:
-        here = engine.hosts_of(state.data_center)
         warnings += model.upgrade_offenders(engine.clusters, here)
     if new:
         warnings.append(
@@ -329,7 +330,7 @@ def _is_so(state: ConversionState, snapshot: Snapshot) -> bool:
         return False
     for host in state.hosts:
         observed = snapshot.observations.get(host.name, Observation())
-        if host.push and policy_step(host, observed) is not None:
+        if policy_step(host, snapshot) is not None:
             return False
         if host.found == "up" and (observed.problem or unlike(state, host, observed)):
             return False
@@ -371,14 +372,9 @@ def plan_heal(
         for record in (domain_record(d, RDMA) for d in healed)
     )
     up = [h for h in ordered(engine.hosts_of(data_center)) if h.status == "up"]
-    fleet = FleetReport.of(up, reports, records, to=RDMA)
-    judged = fleet.each(lambda seen: _judged(seen, healed, batch))
-    warnings += merged(
-        warning.about(name)
-        for name, (_, its_warnings) in judged.items()
-        for warning in its_warnings
-    )
-    wanted = {name: transports for name, (transports, _) in judged.items()}
+    judged = of_each(up, reports, lambda seen: _judged(seen, healed, records, batch))
+    warnings += merged(why for _, _, against in judged.values() for why in against)
+    wanted = {name: transports for name, (_, transports, _) in judged.items()}
     going = [h for h in up if wanted[h.name]]
     check(list(moving_offenders(engine.clusters, up, going, pinned or {}, batch)))
     if going and len(up) == 1:
@@ -396,7 +392,7 @@ def plan_heal(
         batch=batch,
         begun_at=now,
     )
-    snapshot = Snapshot(engine, fleet.observations)
+    snapshot = Snapshot(engine, {name: one for name, (one, _, _) in judged.items()})
     return ConversionPlan(state, steps_of(state, snapshot), tuple(warnings))
 
 
@@ -446,29 +442,32 @@ def stalled_domains(
 
 
 def _judged(
-    seen: ReportedHost, domains: Sequence[Domain], batch: int
-) -> tuple[tuple[Optional[str], ...], list[Sentence]]:
-    """Return the transports that the mounts of a host should have, none if it does not
-    have to go through maintenance, and warnings without its name.
+    seen: ReportedHost,
+    domains: Sequence[Domain],
+    records: Sequence[DomainRecord],
+    batch: int,
+) -> tuple[Observation, tuple[Optional[str], ...], list[Sentence]]:
+    """Return the observation of a host, the transports that its mounts should have,
+    none if it does not have to go through maintenance, and warnings.
     """
-    if seen.mute:
-        sentence = f"its mounts are unknown: {seen.observed.problem}"
-        return (), [Sentence("host-mounts-unknown", sentence)]
+    name, observed = seen.host.name, seen.observed(records)
+    if seen.problem:
+        sentence = f"{name}: its mounts are unknown: {seen.problem}"
+        return observed, (), [Sentence("host-mounts-unknown", sentence)]
     asked = (
         requested_transport(d.connection, seen.force) if d.connection else None
         for d in domains
     )
     wanted = tuple(RDMA if one and one.transport == RDMA else None for one in asked)
-    concerned = [d for d, want in zip(seen.domains, wanted) if want == RDMA]
-    present = seen.observed.transports
-    if all(present.get(str(d.export)) in (None, RDMA, UNPROVEN) for d in concerned):
-        return (), []
+    concerned = [record for record, want in zip(records, wanted) if want == RDMA]
+    present = (observed.transports.get(str(record.export)) for record in concerned)
+    if all(transport in (None, RDMA, UNPROVEN) for transport in present):
+        return observed, (), []
     # Why a remount would not get RDMA, each reason once.
     request = ConversionRequest(RDMA, rolling=True, batch=batch)
-    objections = dict.fromkeys(seen.remount_objections(request, concerned))
-    head = len(seen.host.name)
+    objections = dict.fromkeys(seen.remount_objections(concerned, request))
     skipped = [
-        Sentence(one.id, f"not remounted: {one[head:].lstrip(': ')}")
+        Sentence(one.id, f"{name}: not remounted: {one.partition(': ')[2]}")
         for one in objections
     ]
-    return ((), skipped) if skipped else (wanted, [])
+    return observed, () if skipped else wanted, skipped

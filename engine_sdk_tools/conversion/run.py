@@ -42,7 +42,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
     UP,
     Observation,
     Snapshot,
-    observation_of,
+    observe,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.lock import DataCenterLock, OtherRun
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
@@ -57,6 +57,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     begun,
     failed,
     finished,
+    host_step,
     imagined,
     marked,
     next_step,
@@ -64,7 +65,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
 from ovirt_rdma.engine_sdk_tools.conversion.steps import (
     Kind,
     RunStep,
-    host_step,
     upgrade_call,
     wait_until,
     wait_until_in,
@@ -72,7 +72,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.steps import (
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     HostAccess,
-    HostReport,
     Pushed,
     digest_of,
 )
@@ -335,13 +334,13 @@ class _Work:
     def _look(
         self, state: ConversionState, snapshot: Snapshot, names: Sequence[str]
     ) -> str:
-        exports = [domain.export for domain in state.domains]
         hosts = {name: snapshot.host(state.host(name)) for name in names}
         present = [host for host in hosts.values() if host is not None]
-        reports: Mapping[str, HostReport] = {}
-        why = "it has not reported"
+        observed: Mapping[str, Observation] = {}
+        why = "it was not asked"
         try:
-            reports = self.door.reports(present)
+            reports = self.door.reports(present).values()
+            observed = observe(present, reports, state.domains)
         except Problem as problem:
             # This concerns these hosts only; a revert continues with the others.
             why = problem.one_line
@@ -349,10 +348,8 @@ class _Work:
         if not set(names).isdisjoint(in_play):
             self.ahead.update(set(names).difference(in_play))
         for name, host in hosts.items():
-            report = reports.get(host.name) if host else None
-            self.observations[name] = (
-                observation_of(report, exports) if report else Observation(problem=why)
-            )
+            its = observed.get(host.name) if host else None
+            self.observations[name] = its or Observation(problem=why)
         return ""
 
     def _push(self, state: ConversionState, snapshot: Snapshot, step: RunStep) -> str:

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Describe the steps of a run on hosts, a conversion or a preparation, as data, with
-their requests to the engine, and decide the next one of one host that is converted.
-All but the waiting is pure.
-
-The next step is decided from the host's status and its own report; the record only
-shows who started its maintenance, and if it is complete.
+their requests to the engine. All but the waiting is pure.
 
 Waiting for a host on its way to maintenance, or out of it, is here too. Evacuation and
 activation are judged with the engine's events, because the host's status does not show
@@ -14,7 +10,7 @@ if they have failed or are really complete.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Callable, Optional, Union
 
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Listener, Read, types
@@ -25,27 +21,16 @@ from ovirt_rdma.engine_sdk_tools.api.session import (
     newest_event,
     reasons,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
-    Observation,
-    Snapshot,
-    digest_of_others,
-    unlike,
-)
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
-    BACK,
-    HEAL,
     ConversionState,
     DomainRecord,
     HostRecord,
     Stage,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.report import digest_of
 from ovirt_rdma.engine_sdk_tools.model import (
     BROKEN,
     BROKEN_IN_S,
     BROKEN_OUT_S,
-    COMES,
-    LACKS,
     Cluster,
     Named,
     host_is,
@@ -230,7 +215,9 @@ class RunStep:
     - ``doing``: what the step does ("moving host01 to maintenance").
     - ``before``, ``after``: the stage of the subject that is stored before and after
       the step; "" for no change.
-    - ``until``: the statuses that end a wait; ``path`` and ``timeout_s`` belong to it.
+    - ``until``: the statuses that end a wait, and the first that a request aims at;
+      ``path`` and ``timeout_s`` belong to a wait. ``options``: mount options that are
+      set.
     - ``why``: the reason of a failure.
     - ``hosts``: those of a step on several, as all that are asked together.
     - ``marks``: changes of the record of a host that is prepared.
@@ -251,6 +238,7 @@ class RunStep:
     hosts: tuple[str, ...] = ()
     forget: str = ""
     of_domain: bool = False
+    options: Optional[str] = None
     marks: Optional[Mapping[str, object]] = None
 
     @property
@@ -265,7 +253,8 @@ class RunStep:
 
 
 def _of_host(kind: str, host: Named, doing: str, **more: Any) -> RunStep:
-    return RunStep(kind, host.name, doing, forget=host.name, **more)
+    until = IN if kind in (Kind.ENTER, Kind.WAIT_IN) else OUT
+    return RunStep(kind, host.name, doing, until=until, forget=host.name, **more)
 
 
 def enter(host: Named, why: str = "ovirt-rdma remounts its storage") -> RunStep:
@@ -278,7 +267,7 @@ def enter(host: Named, why: str = "ovirt-rdma remounts its storage") -> RunStep:
 def wait_in(host: Named) -> RunStep:
     """Wait until a host is in maintenance, or no longer on the way there."""
     doing = f"waiting for {host.name} to be in maintenance"
-    return _of_host(Kind.WAIT_IN, host, doing, until=IN, path=f"hosts/{host.id}")
+    return _of_host(Kind.WAIT_IN, host, doing, path=f"hosts/{host.id}")
 
 
 def leave(host: Named) -> RunStep:
@@ -291,7 +280,7 @@ def leave(host: Named) -> RunStep:
 def wait_out(host: Named) -> RunStep:
     """Wait until a host is up with its storage connected, or has failed."""
     doing = f"waiting for {host.name} to be up"
-    return _of_host(Kind.WAIT_OUT, host, doing, until=OUT, path=f"hosts/{host.id}")
+    return _of_host(Kind.WAIT_OUT, host, doing, path=f"hosts/{host.id}")
 
 
 def look(*hosts: HostRecord) -> RunStep:
@@ -334,13 +323,12 @@ def set_row(domain: DomainRecord, options: str, *, force: bool) -> RunStep:
     doing = f"setting the mount options of {domain.name} to {options!r}"
     if not options:
         doing = f"clearing the mount options of {domain.name}"
-    words = {
-        "connection": types.StorageConnection(**row),
-        **({"force": True} if force else {}),
-    }
+    words: dict[str, Any] = {"connection": types.StorageConnection(**row)}
+    if force:
+        words["force"] = True
     path = f"storageconnections/{domain.connection}"
     call = Call(path, "update", doing, words, subject=domain.name)
-    return RunStep(Kind.CALL, domain.name, doing, call, of_domain=True)
+    return RunStep(Kind.CALL, domain.name, doing, call, of_domain=True, options=options)
 
 
 def upgrade(cluster: Cluster, *, begins: bool) -> RunStep:
@@ -365,176 +353,51 @@ def upgrade_call(cluster: Cluster, *, begins: bool) -> Call:
     return Call(f"clusters/{cluster.id}", "upgrade", doing, words, cluster.name)
 
 
+def _of_attached(
+    state: ConversionState,
+    domain: DomainRecord,
+    doing: str,
+    *until: str,
+    method: str = "",
+    before: str = "",
+) -> RunStep:
+    """Return a step of a domain: the request ``method``, or else a wait ``until`` it
+    has one of these statuses.
+    """
+    # Only this path shows its status.
+    path = f"datacenters/{state.data_center}/storagedomains/{domain.id}"
+    return RunStep(
+        Kind.CALL if method else Kind.WAIT_IN,
+        domain.name,
+        doing,
+        Call(path, method, doing, subject=domain.name) if method else None,
+        before=before,
+        until=until,
+        path=path,
+        timeout_s=DOMAIN_S,
+        forget="all",
+        of_domain=True,
+    )
+
+
 def deactivate(state: ConversionState, domain: DomainRecord) -> RunStep:
     """Move a domain to maintenance: all hosts unmount it."""
-    doing = f"moving {domain.name} to maintenance"
-    call = Call(_attached(state, domain), "deactivate", doing, subject=domain.name)
-    return _of_attached(Kind.CALL, domain, doing, call=call, before=Stage.ENTERING)
+    doing, stage = f"moving {domain.name} to maintenance", Stage.ENTERING
+    return _of_attached(
+        state, domain, doing, "maintenance", method="deactivate", before=stage
+    )
 
 
 def activate(state: ConversionState, domain: DomainRecord) -> RunStep:
     """Activate a domain: all hosts mount it."""
-    doing = f"activating {domain.name}"
-    call = Call(_attached(state, domain), "activate", doing, subject=domain.name)
-    return _of_attached(Kind.CALL, domain, doing, call=call, before=Stage.LEAVING)
+    doing, stage = f"activating {domain.name}", Stage.LEAVING
+    return _of_attached(state, domain, doing, "active", method="activate", before=stage)
 
 
 def wait_domain(
     state: ConversionState, domain: DomainRecord, wanted: str, *others: str
 ) -> RunStep:
     """Wait until a domain has the status ``wanted`` or one of ``others``."""
-    doing = (
-        f"waiting for {domain.name} to be {'in ' * (wanted == 'maintenance')}{wanted}"
-    )
-    until, path = (wanted, *others), _attached(state, domain)
-    return _of_attached(
-        Kind.WAIT_IN, domain, doing, until=until, path=path, timeout_s=DOMAIN_S
-    )
-
-
-def _of_attached(kind: str, domain: DomainRecord, doing: str, **more: Any) -> RunStep:
-    return RunStep(kind, domain.name, doing, forget="all", of_domain=True, **more)
-
-
-def _attached(state: ConversionState, domain: DomainRecord) -> str:
-    # Only this path shows its status.
-    return f"datacenters/{state.data_center}/storagedomains/{domain.id}"
-
-
-# Why there is nothing to do for a host.
-REMOVED = "it is no longer in the engine"
-
-
-# Decide the next step of one host so that it remounts its storage.
-
-
-def host_step(  # noqa: PLR0911 - one row per status
-    state: ConversionState, host: HostRecord, snapshot: Snapshot
-) -> RunStep:
-    """Return the next step of a host that should be up in the end."""
-    present = snapshot.host(host)
-    if present is None:
-        return mark(host, Stage.DONE, REMOVED)
-    observed = snapshot.observations.get(host.name)
-    back = host.goal == BACK
-    if host.stage == Stage.TODO and not back and host_is(present.status, LACKS, BROKEN):
-        # It can be neither moved nor asked, so nothing is changed.
-        return fail(host, _is(host, present.status))
-    # It got its policy before its maintenance.
-    policy = None if host.stage in Stage.IN_PLAY else policy_step(host, observed)
-    if policy is not None:
-        return policy
-    status = present.status
-    if status == "up":
-        return _up(state, host, snapshot)
-    if status == "preparing_for_maintenance":
-        # On the way back, an evacuation that does not end is cancelled: the host is
-        # activated, and its mounts are unchanged.
-        if back and host.ours and host.stage == Stage.TODO:
-            return replace(leave(host), before=Stage.TODO)
-        if host.stage == Stage.LEAVING:
-            return leave(host)
-        return wait_in(host)
-    if status == "maintenance":
-        if host.stage in Stage.IN_PLAY or host.ours:
-            return leave(host)
-        return mark(host, Stage.LEFT, "somebody else moved it to maintenance")
-    if (
-        status == "non_operational"
-        and back
-        and host.stage in (Stage.TODO, Stage.ENTERING)
-    ):
-        # Only maintenance unmounts what it has mounted with the new transport.
-        return enter(host)
-    coming = status is None or host_is(status, COMES)
-    if coming or (host.stage == Stage.LEAVING and status == "non_responsive"):
-        return wait_out(host)
-    return fail(host, _is(host, status))
-
-
-def policy_step(host: HostRecord, observed: Optional[Observation]) -> Optional[RunStep]:
-    """Return the next step for the host to get its policy; None if it has it."""
-    if not host.push:
-        return None
-    if observed is None:
-        return look(host)
-    if observed.problem:
-        return fail(host, f"{host.name} cannot be asked: {observed.problem}")
-    policy = observed.policy.having(host.contents)
-    # An empty policy need not be loaded.
-    loaded = observed.digest or digest_of(NO_FILES)
-    as_it_should = not host.files or loaded == digest_of(policy)
-    if policy == observed.policy and as_it_should:
-        return None
-    theirs = _somebody_elses(host, observed, loaded)
-    return (
-        fail(host, f"{theirs}; it is left unchanged") if theirs else push(host, policy)
-    )
-
-
-def _somebody_elses(host: HostRecord, observed: Observation, loaded: str) -> str:
-    """Return what somebody else has changed in the policy of a host so that it cannot
-    be replaced; "" for nothing. ``loaded`` is the digest of the loaded policy.
-    """
-    present = observed.policy.contents
-    names = [f.name for f in host.files if present.get(f.name) not in f.known]
-    if names:
-        files = ", ".join(names)
-        return f"{files} on {host.name} was changed since the conversion started"
-    edited = host.others not in ("", digest_of_others(observed.policy, host.files))
-    if edited and loaded != digest_of(observed.policy):
-        # A push would load it.
-        return (
-            f"the policy on {host.name} was edited and is not loaded (ovirt-rdma-host "
-            "policy load)"
-        )
-    return ""
-
-
-def away_step(host: HostRecord, snapshot: Snapshot) -> RunStep:
-    """Return the next step of a host that was not up at the start, and stays so."""
-    if snapshot.host(host) is None:
-        return mark(host, Stage.DONE, REMOVED)
-    policy = policy_step(host, snapshot.observations.get(host.name))
-    if policy is not None:
-        return policy
-    return mark(host, Stage.LEFT, f"it was {status_words(host.found)}, and stays so")
-
-
-def _up(state: ConversionState, host: HostRecord, snapshot: Snapshot) -> RunStep:
-    remounted = host.stage == Stage.LEAVING
-    if state.kind == HEAL and host.goal == BACK:
-        # It is not worse than before.
-        return mark(host, Stage.DONE)
-    if remounted and host.name not in snapshot.arrived:
-        return wait_out(host)
-    observed = snapshot.observations.get(host.name)
-    if not remounted and observed and not observed.problem:
-        wrong = unlike(state, host, observed)
-        return enter(host) if wrong else mark(host, Stage.DONE)
-    return mounts_step(state, host, snapshot) or mark(host, Stage.DONE)
-
-
-def mounts_step(
-    state: ConversionState, host: HostRecord, snapshot: Snapshot
-) -> Optional[RunStep]:
-    """Return None if the mounts of ``host`` are as they should be; else the step that
-    asks it, or fails because of them.
-    """
-    observed = snapshot.observations.get(host.name)
-    if observed is None:
-        return look(host)
-    if observed.problem:
-        return fail(host, f"{host.name} cannot be asked: {observed.problem}")
-    wrong = unlike(state, host, observed)
-    return fail(host, f"on {host.name} {'; '.join(wrong)}") if wrong else None
-
-
-def _is(host: HostRecord, status: Optional[str]) -> str:
-    hint = ""
-    if status == "non_operational":
-        hint = (
-            ": it could not connect all of its storage (see vdsm.log there), or the "
-            "engine restarted before it requested that"
-        )
-    return f"{host.name} is {status_words(status)}{hint}"
+    shown = "in maintenance" if wanted == "maintenance" else wanted
+    doing = f"waiting for {domain.name} to be {shown}"
+    return _of_attached(state, domain, doing, wanted, *others)

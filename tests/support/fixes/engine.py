@@ -263,7 +263,7 @@ FLEET = {
         f"{CONVERT} --dry-run",
     ),
     "conversion with a draft": Row(
-        fixed("engine_sdk_tools/conversion/fleet.py:host_record", LOAD),
+        fixed("engine_sdk_tools/conversion/fleet.py:ReportedHost._with_policy", LOAD),
         f"{CONVERT} --dry-run",
         on_host(run("enable")),
     ),
