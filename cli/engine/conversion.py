@@ -39,7 +39,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.lock import (
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     HEAL,
-    TCP,
     ConversionState,
     HostRecord,
     Stage,
@@ -152,8 +151,6 @@ def show_result(state: ConversionState, output: Output, *, done: bool) -> None:
 
 
 def _as_it_is(state: ConversionState) -> str:
-    if state.kind == HEAL and state.to == TCP:
-        return "no domain has to go to TCP"
     if state.kind == HEAL:
         return "no mount is known to be degraded"
     verb = "are" if len(state.domains) > 1 else "is"
@@ -387,28 +384,18 @@ class Heal(ChangesDomains):
         "5 done on some hosts, not on others, 6 failed, and rolled back,\n"
         f"{_OTHER_RUN}"
     )
-    examples = ("", "data1 --batch 2", "--to-tcp")
+    examples = ("", "data1 --batch 2")
     more = (
         "Hosts on which a mount has fallen back to TCP go through maintenance\n"
-        "and activation, the SPM last, and are verified. --to-tcp is for domains\n"
-        "whose RDMA mounts have stalled while TCP would work, and whose rule\n"
-        "prefers RDMA: they are converted to TCP, host by host; 'domain revert'\n"
-        "takes them forward again. Needs hosts that watch their mounts\n"
-        "(health_interval in the policy)."
+        "and activation, the SPM last, and are verified."
     )
 
     names: list[str]
-    to_tcp: bool
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
         parser.add_argument(
             "names", metavar="NAME", nargs="*", help="only these domains"
-        )
-        parser.add_argument(
-            "--to-tcp",
-            action="store_true",
-            help="move domains to TCP whose RDMA mounts have stalled",
         )
         add_batch(parser)
         cls.add_shared(parser)
@@ -429,7 +416,7 @@ class Heal(ChangesDomains):
                 def act(
                     rdma: RdmaEngine, how: dict[str, Any]
                 ) -> Optional[ConversionState]:
-                    return rdma.heal(center, *chosen, to_tcp=self.to_tcp, **how)
+                    return rdma.heal(center, *chosen, **how)
 
                 return _run_one(self, context, session, act, content), True
 

@@ -50,8 +50,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERT,
     HEAL,
     RDMA,
-    ROLLING,
-    TCP,
     ConversionRequest,
     ConversionState,
     Stage,
@@ -67,7 +65,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.plan import (
     plan_heal,
     plan_resume,
     plan_revert,
-    stalled_domains,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.run import carry_out
 from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade, create_domain
@@ -425,17 +422,10 @@ class RdmaEngine:
         request = ConversionRequest(to, rolling, **options)
         engine = read_engine(self.session, to_change=True)
         each = dict.fromkeys((name, *names))
-        domains = [domain_named(engine, one, data_center) for one in each]
+        domains = list(
+            dict.fromkeys(domain_named(engine, one, data_center) for one in each)
+        )
         run = _Run(approve, take_over, dry_run)
-        return self._convert(engine, list(dict.fromkeys(domains)), request, run)
-
-    def _convert(
-        self,
-        engine: Engine,
-        domains: list[Domain],
-        request: ConversionRequest,
-        run: _Run,
-    ) -> Optional[ConversionState]:
         if not all(domain.data_center for domain in domains):
             check_domains(engine, domains, request)
         center = data_center_of(domains[0])
@@ -516,7 +506,6 @@ class RdmaEngine:
         self,
         data_center: str,
         *names: str,
-        to_tcp: bool = False,
         batch: int = 1,
         approve: Approve = always,
         take_over: bool = False,
@@ -525,26 +514,13 @@ class RdmaEngine:
         """Remount the domains of a data center, or those of ``names``, on the hosts
         where they fell back to TCP; or resume that.
 
-        ``to_tcp``: convert those to TCP whose RDMA mounts have stalled. The state has
-        no hosts if there was nothing to do. Raises as :meth:`convert`, and ChecksFailed
-        if no host can be healed.
+        The state has no hosts if there was nothing to do. Raises as :meth:`convert`,
+        and ChecksFailed if no host can be healed.
         """
         engine = read_engine(self.session, to_change=True)
         center = data_center_named(engine, data_center).id
         domains = domains_to_verify(engine, names, data_center)
         run = _Run(approve, take_over, dry_run)
-        if to_tcp:
-            hosts = engine.hosts_of(center)
-            going, left = stalled_domains(engine, domains, self._stream(hosts))
-            if going:
-                for why in left:
-                    self.session.listener.note(f"warning: {why}")
-                request = ConversionRequest(TCP, rolling=True, batch=batch)
-                return self._convert(engine, going, request, run)
-            refuse_all(left)
-            return ConversionState(
-                HEAL, center, TCP, ROLLING, (), (), stage=Stage.CONVERTED
-            )
         with self._locked(engine, center, run) as states:
             begun = (s for s in states if s.kind == HEAL)
             interrupted = next((s for s in begun if s.stage in Stage.UNDER_WAY), None)

@@ -4,9 +4,6 @@
 The transport of a mount never changes, so each host concerned goes through maintenance,
 the SPM last. Policies and storage connections are unchanged. It is a rolling conversion
 that changes nothing else: :mod:`.conversion.run` carries it out.
-
-The way back to TCP, for domains whose I/O is stalled because RDMA alone has failed, is
-a conversion to TCP, with its record; its revert is the way forward.
 """
 
 from __future__ import annotations
@@ -56,18 +53,14 @@ from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
 )
 from ovirt_rdma.engine_sdk_tools.conversion.steps import RunStep
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
-    Mounts,
     can_be_healed,
     domains_left_on_other_transport,
-    nfs_export,
     requested_transport,
-    transports_in_use,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, health_of
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host, check, merged
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA
-from ovirt_rdma.storage.health.state import OK
 
 # In any order; may be a stream, so it is iterated once.
 Reports = Iterable[HostReport]
@@ -337,8 +330,7 @@ def _is_so(state: ConversionState, snapshot: Snapshot) -> bool:
     return True
 
 
-# Plan the remount of domains that are mounted over TCP but should use RDMA, and find
-# those that should go back to TCP for now.
+# Plan the remount of domains that are mounted over TCP but should use RDMA.
 
 
 def plan_heal(
@@ -394,51 +386,6 @@ def plan_heal(
     )
     snapshot = Snapshot(engine, {name: one for name, (one, _, _) in judged.items()})
     return ConversionPlan(state, steps_of(state, snapshot), tuple(warnings))
-
-
-def stalled_domains(
-    engine: Engine, domains: Sequence[Domain], reports: Iterable[HostReport]
-) -> tuple[list[Domain], list[Sentence]]:
-    """Return which of ``domains`` should go to TCP, and why others that are stalled
-    should not.
-
-    A domain should if a host reports its RDMA mount as stalled or dead, TCP would help,
-    the host's policy allows TCP (prefer-rdma), and it works over RDMA on no other host:
-    all of them would go through maintenance.
-    """
-    hosts = {host.name: host for host in engine.hosts}
-    going: dict[str, list[str]] = {}
-    works: dict[str, list[str]] = {}
-    left: list[Sentence] = []
-    for report in reports:
-        if report.host not in hosts or report.facts is None:
-            continue
-        health = {one.mountpoint: one for one in health_of(report) or ()}
-        mounts = Mounts(report.facts.nfs_mounts)
-        used = transports_in_use(hosts[report.host], report, domains)
-        for domain, one in zip(domains, used):
-            export = nfs_export(domain.connection)
-            mount = mounts.of(export) if export and one.transport == RDMA else None
-            its = health.get(mount.mountpoint) if mount else None
-            if its is not None and its.state == OK:
-                works.setdefault(domain.id, []).append(report.host)
-            if its is None or not its.is_broken:
-                continue
-            where = f"{domain.name} on {report.host}"
-            if not its.tcp_helps:
-                text = f"{where}: TCP would not help: {its.shown}"
-                left.append(Sentence("tcp-does-not-help", text))
-            elif not one.asked.preferred:
-                text = f"{where} is {its.state}, but {one.asked.by} requires RDMA"
-                left.append(Sentence("rule-requires-rdma", text))
-            else:
-                going.setdefault(domain.id, []).append(where)
-    for id_, places in going.items():
-        if id_ in works:
-            text = f"{', '.join(places)}: RDMA works on {', '.join(works[id_])}, so "
-            text += "the fault is on the way: ovirt-rdma-host nfs health there"
-            left.append(Sentence("rdma-works-elsewhere", text))
-    return [d for d in domains if d.id in going and d.id not in works], left
 
 
 def _judged(
