@@ -35,7 +35,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     OFFLINE,
     RDMA,
     ROLLING,
-    TCP,
     ConversionRequest,
     ConversionState,
     DomainRecord,
@@ -54,7 +53,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
 from ovirt_rdma.engine_sdk_tools.conversion.steps import RunStep
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
     can_be_healed,
-    domains_left_on_other_transport,
     requested_transport,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
@@ -273,21 +271,8 @@ def plan_revert(
             )
         )
     state = reverting(_with_those_converted_since(state, observations))
-    if state.kind == CONVERT:
-        ids = {domain.id for domain in state.domains}
-        going = [domain for domain in engine.domains if domain.id in ids]
-        back = _transport_before(state)
-        warnings += domains_left_on_other_transport(engine.domains, going, back)
     steps = steps_of(state, Snapshot(engine, observations))
     return ConversionPlan(state, steps, tuple(warnings), observations)
-
-
-def _transport_before(state: ConversionState) -> str:
-    """Return the transport to which a revert goes back."""
-    before = {transport for host in state.hosts for transport in host.transports}
-    if len(before & {RDMA, TCP}) == 1:
-        return str((before & {RDMA, TCP}).pop())
-    return TCP if state.to == RDMA else RDMA
 
 
 def _with_those_converted_since(

@@ -259,7 +259,9 @@ def row_of(
     engine: Engine, host: Host, report: HostReport, domains: Sequence[Domain]
 ) -> tuple[Cell, ...]:
     """Return a host's row of the matrix: a cell for each of ``domains``."""
-    inside = [domain for domain in domains if _in_data_center(engine, host, domain)]
+    clusters = {cluster.id: cluster.data_center for cluster in engine.clusters}
+    center = clusters.get(host.cluster)
+    inside = [d for d in domains if d.data_center and d.data_center == center]
     cells = {
         (domain.id, domain.data_center): used.cell
         for domain, used in zip(inside, transports_in_use(host, report, inside))
@@ -321,13 +323,6 @@ def no_report(host: Host) -> HostReport:
 def verifiable(domain: Domain) -> bool:
     """Whether the domain has a transport: NFS, or PosixFS on NFS."""
     return nfs_export(domain.connection) is not None
-
-
-def _in_data_center(engine: Engine, host: Host, domain: Domain) -> bool:
-    if domain.data_center is None:
-        return False
-    its = next((c.data_center for c in engine.clusters if c.id == host.cluster), None)
-    return its == domain.data_center
 
 
 def _domain_in_use(
@@ -662,23 +657,10 @@ def _not_ready(host: Host, facts: Facts, export: Export) -> Iterator[Sentence]:
 
 # By the API's names; for any other name, host and server negotiate the version.
 _VERSIONS = {"v3": "3", "v4_0": "4.0", "v4_1": "4.1", "v4_2": "4.2"}
-# Other versions to suggest, in this order; NFS 3 shares no connection.
-_OTHERS = ("v4_2", "v4_1", "v4_0")
 _MAY_SHARE = (
     "the kernel uses one connection for all mounts of a server with the same NFS 4 "
     "minor version: all of them have the transport of the first mount on a host"
 )
-
-
-@dataclass(frozen=True)
-class Sharing:
-    """The reasons why a new domain would get another transport: ``offenders`` are
-    proven by mounts on hosts, ``warnings`` are possible, and end with ``fix``.
-    """
-
-    offenders: tuple[Sentence, ...] = ()
-    warnings: tuple[Sentence, ...] = ()
-    fix: str = ""
 
 
 def sharing(
@@ -687,30 +669,29 @@ def sharing(
     up: Sequence[Host],
     reports: Mapping[str, HostReport],
     transport: str,
-) -> Sharing:
-    """Find what prevents ``transport`` for a new domain of ``row`` on the hosts ``up``.
+) -> tuple[list[Sentence], list[Sentence], str]:
+    """Find what prevents ``transport`` for a new domain of ``row`` on the hosts ``up``,
+    because it would share a connection: return the offenders, proven by mounts on
+    hosts, what is possible, as warnings, and the fix of both.
 
     ``domains`` are the others of the data center.
     """
     offenders: list[Sentence] = []
     possible: dict[str, list[str]] = {}
-    mounts: dict[str, NfsMount] = {}
+    sources: set[Optional[Export]] = set()
     for host in up:
         clash = _on(reports.get(host.name), row, transport)
         if clash is None:
             continue
-        mounts.update((mount.source, mount) for mount in clash.mounts)
+        sources.update(Export.maybe(mount.source) for mount in clash.mounts)
         sentence = _preventing(clash, row, domains, transport)
         if clash.certain:
             offenders.append(Sentence("connection-shared", f"{host.name}: {sentence}"))
         else:
             possible.setdefault(sentence, []).append(host.name)
     warnings = [f"{text} (on {listed(names)})" for text, names in possible.items()]
-    sources = {source for source in map(Export.maybe, mounts) if source is not None}
-    clashing = [domain for domain in domains if _export(domain) in sources]
-    by_hand = sources - {_export(domain) for domain in clashing}
-    places = {m.mountpoint for s, m in mounts.items() if Export.maybe(s) in by_hand}
-    for domain in domains_beside(row, domains):
+    clashing = [d for d in domains if _export(d) and _export(d) in sources]
+    for domain in _beside(row, domains):
         names = [h.name for h in up if _asked(domain, reports.get(h.name)) != transport]
         if names and domain not in clashing:
             clashing.append(domain)
@@ -718,13 +699,10 @@ def sharing(
                 f"{domain.name} ({_export(domain)}) is not requested over "
                 f"{transport.upper()} on {listed(names)}, and {_MAY_SHARE}"
             )
-    if not offenders and not warnings:
-        return Sharing()
-    first = _first(clashing, places, up, reports, transport)
-    version = _free_version(row, domains, up, reports, transport)
-    fix = "; or ".join([*first, f"--nfs-version {version}"])
-    with_fix = (Sentence("connection-may-be-shared", f"{w}; {fix}") for w in warnings)
-    return Sharing(tuple(offenders), tuple(with_fix), fix)
+    first = _first(clashing, up, reports, transport)
+    fix = "; or ".join([*first, "use an NFS version that they do not (--nfs-version)"])
+    with_fix = [Sentence("connection-may-be-shared", f"{w}; {fix}") for w in warnings]
+    return offenders, with_fix, fix
 
 
 def _preventing(
@@ -745,9 +723,7 @@ def _preventing(
     )
 
 
-def domains_beside(
-    row: Optional[StorageConnection], domains: Iterable[Domain]
-) -> Iterator[Domain]:
+def _beside(row: StorageConnection, domains: Iterable[Domain]) -> Iterator[Domain]:
     """Yield those of ``domains`` that share a connection with ``row``, or may."""
     export = nfs_export(row)
     for domain in domains:
@@ -760,40 +736,18 @@ def domains_beside(
             yield domain
 
 
-def domains_left_on_other_transport(
-    domains: Sequence[Domain], going: Sequence[Domain], to: str
-) -> list[Sentence]:
-    """Return a sentence for each of ``domains`` whose storage connection requests
-    another transport than ``to``, while ``going``, which share a kernel connection and
-    the data center with it, are converted.
-    """
-    ids = {domain.id for domain in going}
-    sentences = []
-    for domain in going:
-        inside = [d for d in domains if d.data_center == domain.data_center]
-        for other in domains_beside(domain.connection, inside):
-            transport = _asked(other, None)
-            if transport != to and other.id not in ids:
-                sentence = (
-                    f"the storage connection of {other.name} ({_export(other)}) "
-                    f"requests {str(transport).upper()}, and {_MAY_SHARE}"
-                )
-                sentences.append(Sentence("connection-may-be-shared", sentence))
-    return list(dict.fromkeys(sentences))
-
-
 def _first(
     clashing: Sequence[Domain],
-    places: Iterable[str],
     up: Sequence[Host],
     reports: Mapping[str, HostReport],
     transport: str,
 ) -> list[str]:
     """Return the commands that give all domains the same transport."""
-    convert, remount = [], []
+    convert, heal = [], []
     for domain in clashing:
-        if all(_asked(domain, reports.get(h.name)) == transport for h in up):
-            remount.append(domain.name)
+        asked = {_asked(domain, reports.get(host.name)) for host in up}
+        if asked == {RDMA} == {transport}:
+            heal.append(domain.name)
         # The hosted engine's domain cannot be converted from the engine.
         elif not domain.hosted_engine:
             convert.append(domain.name)
@@ -801,34 +755,9 @@ def _first(
     if convert:
         names = shlex.join(convert)
         steps.append(f"ovirt-rdma domain convert {names} --to {transport} --rolling")
-    if remount and transport == RDMA:
-        steps.append(f"ovirt-rdma domain heal {shlex.join(remount)}")
-    elif remount:
-        steps.append(f"for {', '.join(remount)}, {REMOUNT}")
-    if places:
-        steps.append(f"umount {' '.join(map(shlex.quote, sorted(places)))}")
+    if heal:
+        steps.append(f"ovirt-rdma domain heal {shlex.join(heal)}")
     return [f"first {' and '.join(steps)}"] if steps else []
-
-
-def _free_version(
-    row: StorageConnection,
-    domains: Sequence[Domain],
-    up: Sequence[Host],
-    reports: Mapping[str, HostReport],
-    transport: str,
-) -> str:
-    for version in _OTHERS:
-        other = replace(row, nfs_version=version)
-        if (
-            version != row.nfs_version
-            and not any(_on(reports.get(h.name), other, transport) for h in up)
-            and not any(
-                d.connection and connection_transport(d.connection) != transport
-                for d in domains_beside(other, domains)
-            )
-        ):
-            return _VERSIONS[version]
-    return "3"
 
 
 def _on(
