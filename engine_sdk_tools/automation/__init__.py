@@ -73,8 +73,6 @@ from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     plan_domain_create,
 )
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
-    DomainRow,
-    domain_rows,
     domains_to_verify,
     no_report,
     verify,
@@ -228,13 +226,9 @@ class RdmaEngine:
         """Log out. Never raises; may be repeated."""
         self._close()
 
-    def domains(self, *names: str) -> tuple[DomainRow, ...]:
-        """Return the NFS domains, or those with these names, with the transport that is
-        requested and in use (``asked``, ``in_use``: hosts by transport).
-        """
-        engine = read_engine(self.session)
-        chosen = domains_to_verify(engine, names)
-        return domain_rows(engine, chosen, self._asked(engine.hosts))
+    def domains(self, *names: str) -> list[Domain]:
+        """Return the NFS domains, or those with these names."""
+        return domains_to_verify(read_engine(self.session), names)
 
     def verify(self, *names: str, data_center: Optional[str] = None) -> Matrix:
         """Return the proven transport of each domain on each host of its data center.

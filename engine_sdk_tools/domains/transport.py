@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Compare the transport that a domain should have on a host with the one that it has,
-and list the domains. Pure.
+and select domains. Pure.
 
 The requested transport comes from the policy in force on the host, or from the engine's
 storage connection if no rule names the export. The one in use comes from the kernel's
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
@@ -477,42 +476,7 @@ def _rule_asks_for_rdma(report: HostReport, domain: Domain) -> bool:
     return match is not None and match.rule.transport != TCP
 
 
-# Make the rows of ``domain list``: the file domains of an engine.
-
-
-@dataclass(frozen=True)
-class OnHost:
-    """A domain on one host: the requested transport (``rdma``, ``tcp``; None: unknown),
-    ``by`` what it is requested, and ``in_use``: a transport, ``not mounted``,
-    ``unproven`` or ``unknown``.
-    """
-
-    host: str
-    asked: Optional[str]
-    by: str
-    in_use: str
-
-
-@dataclass(frozen=True)
-class DomainRow:
-    """A domain; ``by_row`` is the transport that its storage connection requests, None
-    if it is not NFS. ``hosts`` are those of its data center that were asked.
-    """
-
-    domain: Domain
-    data_center: Optional[str]
-    by_row: Optional[str]
-    hosts: tuple[OnHost, ...] = ()
-
-    @property
-    def asked(self) -> dict[str, int]:
-        """Number of hosts by requested transport (``rdma``, ``unknown``)."""
-        return _counted(host.asked or "unknown" for host in self.hosts)
-
-    @property
-    def in_use(self) -> dict[str, int]:
-        """Number of hosts by transport in use."""
-        return _counted(host.in_use for host in self.hosts)
+# Select domains.
 
 
 def file_domains(engine: Engine, data_center: Optional[str] = None) -> list[Domain]:
@@ -554,49 +518,7 @@ def domains_to_verify(
     return list(dict.fromkeys(chosen))
 
 
-def domain_rows(
-    engine: Engine,
-    domains: Sequence[Domain],
-    reports: Iterable[tuple[Host, HostReport]],
-) -> tuple[DomainRow, ...]:
-    """Return a row for each of ``domains``. Reports are not kept, only their result for
-    each domain, so ``reports`` can be an iterator over many hosts.
-    """
-    centers = {center.id: center.name for center in engine.data_centers}
-    clusters = {cluster.id: cluster.data_center for cluster in engine.clusters}
-    hosts: dict[tuple[str, Optional[str]], list[OnHost]] = {}
-    for host, report in reports:
-        center = clusters.get(host.cluster)
-        inside = [d for d in domains if d.data_center and d.data_center == center]
-        for domain, used in zip(inside, transports_in_use(host, report, inside)):
-            hosts.setdefault((domain.id, center), []).append(_on_host(used))
-    return tuple(
-        DomainRow(
-            domain,
-            centers.get(domain.data_center or ""),
-            _by_row(domain),
-            tuple(hosts.get((domain.id, domain.data_center), ())),
-        )
-        for domain in domains
-    )
-
-
-def _on_host(used: InUse) -> OnHost:
-    in_use = used.transport or used.cell.text
-    if used.mounted is None and used.cell.verdict == UNKNOWN:
-        in_use = "unknown"
-    return OnHost(used.host, used.asked.transport, used.asked.by, in_use)
-
-
-def _by_row(domain: Domain) -> Optional[str]:
-    connection = domain.connection
-    if connection is None or nfs_export(connection) is None:
-        return None
-    return connection_transport(connection)
-
-
-def _counted(words: Iterable[str]) -> dict[str, int]:
-    return dict(Counter(words).most_common())
+# Check whether hosts can mount a new domain.
 
 
 def host_problems(

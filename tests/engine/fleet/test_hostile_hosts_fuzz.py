@@ -39,7 +39,7 @@ from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainRequest,
     plan_domain_create,
 )
-from ovirt_rdma.engine_sdk_tools.domains.transport import domain_rows, row_of
+from ovirt_rdma.engine_sdk_tools.domains.transport import row_of
 from ovirt_rdma.engine_sdk_tools.fleet import check
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import compare, plan_policy_push
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import pushed_of, read_answers, report_of
@@ -129,7 +129,6 @@ def look_at(its: Any) -> None:
     row = check.row_of(HOST, its, WANTED, [connection()])
     no_bug(check.check(SITE, [row, row], WANTED))
     no_bug(row_of(SITE, HOST, its, SITE.domains))
-    no_bug(domain_rows(SITE, SITE.domains, [(HOST, its)]))
     policy = parse_policy(POLICY, "p").policy
     no_bug(compare(HOST, its, POLICY, policy, "p"))
     no_bug(plan_policy_push([HOST], POLICY, "p", [its]).change(HOST))
