@@ -66,7 +66,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.plan import (
     plan_resume,
     plan_revert,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.run import carry_out
+from ovirt_rdma.engine_sdk_tools.conversion.run import ConversionRun
 from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade, create_domain
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainRequest,
@@ -724,16 +724,10 @@ class RdmaEngine:
             lock, lambda: interrupted_lines(file.last or state)
         ) as listener:
             fresh = time.monotonic() - run.began <= FRESH_S
-            observed = plan.observed if fresh else None
-            state = carry_out(
-                self.session,
-                access,
-                state,
-                file,
-                listener,
-                observed=observed,
-                lock=lock,
-            )
+            observed = plan.observed if fresh else {}
+            state = ConversionRun(
+                self.session, access, file, listener, state, observed, lock.check
+            ).run()
         succeeded = exit_code(state) == 0
         if state.kind != HEAL and state.stage not in Stage.FINISHED:
             # Only this machine knows about an incomplete conversion: the next one of

@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, Optional, TypeVar, Union
 
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.api.session import Session
@@ -90,7 +90,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Engine and hosts at one time.
+    """A conversion with its engine and hosts at one time.
 
     - ``observations``: hosts with a report that is still valid, by name.
     - ``arrived``: hosts that are up after we activated them, and for which we have
@@ -98,26 +98,40 @@ class Snapshot:
     - ``unmarked``: names of clusters whose upgrade flag cannot be set or cleared.
     """
 
+    state: ConversionState
     engine: Engine
     observations: Mapping[str, Observation] = field(default_factory=dict)
     arrived: Collection[str] = ()
     unmarked: Collection[str] = ()
 
-    def is_up(self, record: HostRecord) -> bool:
-        """Whether the host takes part: it was up at the start, or is up now."""
-        host = self.host(record)
-        return record.found == UP or (host is not None and host.status == UP)
-
     def host(self, record: HostRecord) -> Optional[Host]:
         """Return the host as it is in the engine now; None if it was removed."""
         return next((h for h in self.engine.hosts if h.id == record.id), None)
 
-    def domain(self, state: ConversionState, record: DomainRecord) -> Optional[Domain]:
+    def domain(self, record: DomainRecord) -> Optional[Domain]:
         """Return the domain as it is in its data center now; None if it was removed."""
         for domain in self.engine.domains:
-            if domain.id == record.id and domain.data_center == state.data_center:
+            if domain.id == record.id and domain.data_center == self.state.data_center:
                 return domain
         return None
+
+    def status(self, record: Union[HostRecord, DomainRecord]) -> Optional[str]:
+        """Return the status of a host or domain; None if it is unknown or removed."""
+        present: Union[Host, Domain, None]
+        if isinstance(record, HostRecord):
+            present = self.host(record)
+        else:
+            present = self.domain(record)
+        return present.status if present else None
+
+    def takes_part(self, host: HostRecord) -> bool:
+        """Whether a host was up at the start, or is up now."""
+        return UP in (host.found, self.status(host))
+
+    def is_spm(self, record: HostRecord) -> bool:
+        """Whether the host is the SPM now."""
+        host = self.host(record)
+        return host is not None and host.spm == "spm"
 
     def row(self, record: DomainRecord) -> Optional[StorageConnection]:
         """Return the domain's storage connection as it is now."""

@@ -123,6 +123,31 @@ def reverting(state: ConversionState) -> ConversionState:
     return state.with_hosts(names, goal=BACK, stage=Stage.TODO, why="", left_out=False)
 
 
+def marked(state: ConversionState, step: RunStep) -> ConversionState:
+    """Return the state after ``step`` has marked its host or domain."""
+    if step.of_domain:
+        return state.with_domain(step.subject, stage=step.after)
+    changes: dict[str, Any] = {"stage": step.after, "why": step.why}
+    if step.after in (Stage.DONE, Stage.UNMOUNTED):
+        changes["ours"] = False
+    return state.with_host(step.subject, **changes)
+
+
+def begun(state: ConversionState, step: RunStep) -> ConversionState:
+    """Return the state to store before ``step`` is done."""
+    state = replace(state, doing=step.doing)
+    changes: dict[str, Any] = {"stage": step.before} if step.before else {}
+    if step.of_domain:
+        if step.before == Stage.LEAVING and state.stage == Stage.CONVERTING:
+            changes["touched"] = True
+        return state.with_domain(step.subject, **changes)
+    if step.kind in (Kind.PUSH, Kind.ENTER, Kind.LEAVE):
+        changes["touched"] = True
+    if step.kind == Kind.ENTER:
+        changes["ours"] = True
+    return state.with_host(step.subject, **changes)
+
+
 def renamed(state: ConversionState, engine: Engine) -> ConversionState:
     """Return the state with the present names of hosts and domains."""
     names = {host.id: host.name for host in engine.hosts}
@@ -205,26 +230,22 @@ PROVEN = Aim(remounts=False)
 
 
 def host_step(  # noqa: PLR0911 - one row per status
-    state: ConversionState,
-    host: HostRecord,
-    snapshot: Snapshot,
-    aim: Aim = REMOUNTED,
+    now: Snapshot, host: HostRecord, aim: Aim = REMOUNTED
 ) -> RunStep:
     """Return the next step of a host, from its status and its own report."""
-    present = snapshot.host(host)
-    if present is None:
+    if now.host(host) is None:
         return mark(host, Stage.DONE, REMOVED)
-    status, back = present.status, host.goal == BACK
+    status, back = now.status(host), host.goal == BACK
     if host.stage == Stage.TODO:
         if not back and host_is(status, LACKS, BROKEN):
             # It can be neither moved nor asked, so nothing is changed.
             return fail(host, _is(host, status))
         # Later it has its policy: it got that before its maintenance.
-        policy = policy_step(host, snapshot)
+        policy = policy_step(now, host)
         if policy is not None:
             return policy
     if status == "up" or (status == "non_operational" and not aim.mounted):
-        return _mounts_step(state, host, snapshot, aim)
+        return _mounts_step(now, host, aim)
     if status == "preparing_for_maintenance":
         # On the way back, an evacuation that does not end is cancelled: the host is
         # activated, and its mounts are unchanged.
@@ -247,20 +268,18 @@ def host_step(  # noqa: PLR0911 - one row per status
     return fail(host, _is(host, status))
 
 
-def _mounts_step(
-    state: ConversionState, host: HostRecord, snapshot: Snapshot, aim: Aim
-) -> RunStep:
+def _mounts_step(now: Snapshot, host: HostRecord, aim: Aim) -> RunStep:
     """Return the next step of a host that is up."""
     remounted = host.stage == Stage.LEAVING
-    if state.kind == HEAL and host.goal == BACK:
+    if now.state.kind == HEAL and host.goal == BACK:
         # It is not worse than before.
         return mark(host, aim.done)
-    if remounted and host.name not in snapshot.arrived:
+    if remounted and host.name not in now.arrived:
         return wait_out(host)
-    observed = snapshot.observations.get(host.name)
+    observed = now.observations.get(host.name)
     if observed is None or observed.problem:
         return _ask(host, observed)
-    wrong = unlike(state, host, observed, mounted=aim.mounted)
+    wrong = unlike(now.state, host, observed, mounted=aim.mounted)
     if not wrong:
         return mark(host, aim.done)
     if remounted or not aim.remounts:
@@ -284,11 +303,11 @@ def _is(host: HostRecord, status: Optional[str]) -> str:
     return f"{host.name} is {status_words(status)}{hint}"
 
 
-def policy_step(host: HostRecord, snapshot: Snapshot) -> Optional[RunStep]:
+def policy_step(now: Snapshot, host: HostRecord) -> Optional[RunStep]:
     """Return the next step for the host to get its policy; None if it has it."""
     if not host.push:
         return None
-    observed = snapshot.observations.get(host.name)
+    observed = now.observations.get(host.name)
     if observed is None or observed.problem:
         return _ask(host, observed)
     policy = observed.policy.having(host.contents)
@@ -322,43 +341,39 @@ def _somebody_elses(host: HostRecord, observed: Observation, loaded: str) -> str
     return ""
 
 
-def _only_policy(host: HostRecord, snapshot: Snapshot, then: RunStep) -> RunStep:
+def _only_policy(now: Snapshot, host: HostRecord, then: RunStep) -> RunStep:
     """Return the next step of a host that only gets its policy, and ``then``."""
-    if snapshot.host(host) is None:
+    if now.host(host) is None:
         return mark(host, Stage.DONE, REMOVED)
-    return policy_step(host, snapshot) or then
+    return policy_step(now, host) or then
 
 
-def _first(state: ConversionState, steps: Sequence[RunStep]) -> Optional[RunStep]:
+def _first(now: Snapshot, steps: Sequence[RunStep]) -> Optional[RunStep]:
     """Return the step to do first; hosts that have to be asked are asked at once."""
     first = min(steps, key=lambda step: Kind.ORDER.index(step.kind), default=None)
     if first is not None and first.kind == Kind.LOOK:
-        return look(*(state.host(s.subject) for s in steps if s.kind == Kind.LOOK))
+        return look(*(now.state.host(s.subject) for s in steps if s.kind == Kind.LOOK))
     return first
 
 
 # Decide the next step of a conversion, its way back, or a heal.
 
 
-def next_step(state: ConversionState, snapshot: Snapshot) -> RunStep:
+def next_step(now: Snapshot) -> RunStep:
     """Return the step to do now; FINISH if there is none."""
-    step = RunStep(Kind.FINISH, state.title)
-    phases = _offline if state.mode == OFFLINE else _rolling
-    for decide in (_removed, *phases(state)):
-        found = decide(state, snapshot)
-        if found is not None:
-            step = found
-            break
-    return _upgrade_step(state, snapshot, step) or step
+    phases = _offline if now.state.mode == OFFLINE else _rolling
+    found = (decide(now) for decide in (_removed, *phases(now.state)))
+    step = next(filter(None, found), RunStep(Kind.FINISH, now.state.title))
+    return _upgrade_step(now, step) or step
 
 
-_Phase = Callable[[ConversionState, Snapshot], Optional[RunStep]]
+_Phase = Callable[[Snapshot], Optional[RunStep]]
 
 
 def _rolling(state: ConversionState) -> Sequence[_Phase]:
-    forward = state.stage == Stage.CONVERTING
     if state.kind == HEAL:
         return [_hosts]
+    forward = state.stage == Stage.CONVERTING
     rows_first = state.by_row or state.stage == Stage.REVERTING
     first = [_rows] if rows_first else []
     return [*first, _hosts, *([_new_hosts, _rows] if forward else [])]
@@ -370,133 +385,123 @@ def _offline(state: ConversionState) -> Sequence[_Phase]:
     return [*first, _unmounted, _rows, _open, _proven]
 
 
-def _removed(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
+def _removed(now: Snapshot) -> Optional[RunStep]:
     """A conversion ends if a domain was removed; on the way back, there is nothing to
     do for it.
     """
-    for domain in state.domains:
-        here = snapshot.domain(state, domain) and snapshot.row(domain)
+    for domain in now.state.domains:
+        here = now.domain(domain) and now.row(domain)
         if here or domain.stage == Stage.GONE:
             continue
-        if state.undoes:
+        if now.state.undoes:
             return mark(domain, Stage.GONE)
         return fail(domain, f"{domain.name} or its connection was removed")
     return None
 
 
-def _rows(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
+def _rows(now: Snapshot) -> Optional[RunStep]:
     """Set the mount options in the engine."""
-    for domain in state.domains:
-        row = snapshot.row(domain)
-        options = domain.options if state.undoes else domain.wanted
+    for domain in now.state.domains:
+        row = now.row(domain)
+        options = domain.options if now.state.undoes else domain.wanted
         if row is not None and row.mount_options != options:
-            status = _status(state, snapshot, domain)
-            return set_row(domain, options, force=status != _MAINTENANCE)
+            force = now.status(domain) != _MAINTENANCE
+            return set_row(domain, options, force=force)
     return None
 
 
 # Rolling: host by host.
 
 
-def _hosts(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
-    current = _current_hosts(state, snapshot)
+def _hosts(now: Snapshot) -> Optional[RunStep]:
+    current = _current_hosts(now)
     if not any(host.stage in Stage.IN_PLAY for host in current):
-        broken = _broken(state, snapshot)
+        broken = _broken(now)
         if broken is not None:
             return broken
     if not current:
-        return _away(state, snapshot)
-    step = _first(state, [host_step(state, host, snapshot) for host in current])
+        return _away(now)
+    step = _first(now, [host_step(now, host) for host in current])
     if step is None or step.kind != Kind.LOOK:
         return step
-    asked = [state.host(name) for name in step.hosts]
+    asked = [now.state.host(name) for name in step.hosts]
     if all(host.stage in Stage.IN_PLAY for host in asked):
         # Each start of Ansible takes a second: the next ones are asked with them.
-        asked += [h for h in _startable(state, snapshot)[: state.batch] if h.push]
+        asked += [h for h in _startable(now)[: now.state.batch] if h.push]
     return look(*asked)
 
 
-def _current_hosts(state: ConversionState, snapshot: Snapshot) -> list[HostRecord]:
+def _current_hosts(now: Snapshot) -> list[HostRecord]:
     """Return the hosts of the batch: those in progress, and others that may start."""
-    mine = [h for h in state.hosts if h.goal == state.goal]
+    mine = [h for h in now.state.hosts if h.goal == now.state.goal]
     current = [h for h in mine if h.stage in Stage.IN_PLAY]
     # A revert stops at a host that did not come up after its maintenance: the next
     # would probably fail too. A host that is up but cannot be asked or proven does not
     # affect the others.
-    stops = state.stage == Stage.REVERTING and any(
-        h.stage == Stage.FAILED and not _is_up_now(h, snapshot) for h in mine
+    stops = now.state.stage == Stage.REVERTING and any(
+        h.stage == Stage.FAILED and now.status(h) != UP for h in mine
     )
     # A batch stays together: no host starts while others are being activated.
     if stops or any(h.stage == Stage.LEAVING for h in current):
         return current
-    waiting = _startable(state, snapshot)
+    waiting = _startable(now)
     if current:
-        waiting = [h for h in waiting if not _is_spm(h, snapshot)]
-    return current + waiting[: max(state.batch - len(current), 0)]
+        waiting = [h for h in waiting if not now.is_spm(h)]
+    return current + waiting[: max(now.state.batch - len(current), 0)]
 
 
-def _startable(state: ConversionState, snapshot: Snapshot) -> list[HostRecord]:
+def _startable(now: Snapshot) -> list[HostRecord]:
     """Return the hosts that wait for their turn; if there are others, without the SPM,
     whose turn is the last.
     """
     waiting = [
         h
-        for h in state.hosts
-        if h.goal == state.goal
+        for h in now.state.hosts
+        if h.goal == now.state.goal
         and h.stage not in (*Stage.OVER, *Stage.IN_PLAY)
-        and snapshot.is_up(h)
+        and now.takes_part(h)
     ]
-    if state.undoes:
+    if now.state.undoes:
         # A host that is not up does not delay the revert of the others.
-        waiting = [h for h in waiting if _is_up_now(h, snapshot)] or waiting
-    return [h for h in waiting if not _is_spm(h, snapshot)] or waiting[:1]
+        waiting = [h for h in waiting if now.status(h) == UP] or waiting
+    return [h for h in waiting if not now.is_spm(h)] or waiting[:1]
 
 
-def _broken(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
+def _broken(now: Snapshot) -> Optional[RunStep]:
     """Start no other host if a converted one is in trouble now."""
-    for host in state.hosts if state.stage == Stage.CONVERTING else ():
-        present = snapshot.host(host)
+    for host in now.state.hosts if now.state.stage == Stage.CONVERTING else ():
+        status = now.status(host)
         converted = host.stage == Stage.DONE and host.touched
-        if converted and present and host_is(present.status, LACKS, BROKEN):
+        if converted and host_is(status, LACKS, BROKEN):
             return fail(
-                state.domains[0],
-                f"{host.name} was converted and up, but is "
-                f"{status_words(present.status)} now; the other hosts are not started",
+                now.state.domains[0],
+                f"{host.name} was converted and up, but is {status_words(status)} now; "
+                "the other hosts are not started",
             )
     return None
 
 
-def _away(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
+def _away(now: Snapshot) -> Optional[RunStep]:
     """Change only the policy of hosts that were in maintenance or down at the start."""
-    for host in state.hosts:
-        waits = host.goal == state.goal and host.stage not in Stage.OVER
-        if waits and not snapshot.is_up(host):
+    for host in now.state.hosts:
+        waits = host.goal == now.state.goal and host.stage not in Stage.OVER
+        if waits and not now.takes_part(host):
             why = f"it was {status_words(host.found)}, and stays so"
-            return _only_policy(host, snapshot, mark(host, Stage.LEFT, why))
+            return _only_policy(now, host, mark(host, Stage.LEFT, why))
     return None
 
 
-def _new_hosts(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
-    known = {host.id for host in state.hosts}
-    hosts = snapshot.engine.hosts_of(state.data_center)
+def _new_hosts(now: Snapshot) -> Optional[RunStep]:
+    known = {host.id for host in now.state.hosts}
+    hosts = now.engine.hosts_of(now.state.data_center)
     new = [host.name for host in hosts if host.id not in known]
     if not new:
         return None
     return fail(
-        state.domains[0],
+        now.state.domains[0],
         f"added to the data center since the conversion started, and not checked: "
         f"{', '.join(new)}; the engine's mount options are unchanged",
     )
-
-
-def _is_up_now(host: HostRecord, snapshot: Snapshot) -> bool:
-    present = snapshot.host(host)
-    return present is not None and present.status == UP
-
-
-def _is_spm(host: HostRecord, snapshot: Snapshot) -> bool:
-    present = snapshot.host(host)
-    return present is not None and present.spm == "spm"
 
 
 # Offline: all at once, while the domains are in maintenance.
@@ -504,76 +509,66 @@ def _is_spm(host: HostRecord, snapshot: Snapshot) -> bool:
 _ACTIVE = "active"
 
 
-def _policies(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
-    return _first(
-        state,
-        [
-            _only_policy(host, snapshot, mark(host, Stage.PREPARED))
-            for host in state.hosts
-            if host.stage == Stage.TODO
-        ],
-    )
+def _policies(now: Snapshot) -> Optional[RunStep]:
+    waiting = [host for host in now.state.hosts if host.stage == Stage.TODO]
+    return _first(now, [_only_policy(now, h, mark(h, Stage.PREPARED)) for h in waiting])
 
 
-def _close(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
+def _close(now: Snapshot) -> Optional[RunStep]:
     """Move the domains to maintenance, the master last."""
-    for domain in sorted(state.domains, key=lambda d: d.master):
-        if domain.stage not in (Stage.TODO, Stage.ENTERING) or not _was_active(domain):
-            continue
-        status = _status(state, snapshot, domain)
-        if status == _MAINTENANCE:
+    for domain in sorted(now.state.domains, key=lambda d: d.master):
+        status = now.status(domain)
+        begins = domain.stage in (Stage.TODO, Stage.ENTERING) and _was_active(domain)
+        if not begins or status == _MAINTENANCE:
             continue
         if status in (_ACTIVE, "inactive", "unknown"):
-            return deactivate(state, domain)
-        return wait_domain(state, domain, _MAINTENANCE, _ACTIVE)
+            return deactivate(now.state, domain)
+        return wait_domain(now.state, domain, _MAINTENANCE, _ACTIVE)
     return None
 
 
-def _unmounted(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
+def _unmounted(now: Snapshot) -> Optional[RunStep]:
     """Verify that no host has kept a mount."""
-    if any(
-        d.stage not in (Stage.TODO, Stage.ENTERING, Stage.GONE) for d in state.domains
-    ):
+    before = (Stage.TODO, Stage.ENTERING, Stage.GONE)
+    if any(domain.stage not in before for domain in now.state.domains):
         return None
     return _first(
-        state,
+        now,
         [
-            host_step(state, host, snapshot, UNMOUNTED)
-            if snapshot.is_up(host)
+            host_step(now, host, UNMOUNTED)
+            if now.takes_part(host)
             else mark(host, Stage.UNMOUNTED)
-            for host in state.hosts
+            for host in now.state.hosts
             if host.stage not in (Stage.UNMOUNTED, *Stage.OVER)
         ],
     )
 
 
-def _open(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
+def _open(now: Snapshot) -> Optional[RunStep]:
     """Activate the domains, the master first."""
-    for domain in sorted(state.domains, key=lambda d: not d.master):
+    for domain in sorted(now.state.domains, key=lambda d: not d.master):
+        status = now.status(domain)
         if domain.stage in (Stage.DONE, Stage.GONE):
             continue
-        if not _was_active(domain):
-            return mark(domain, Stage.DONE)
-        status = _status(state, snapshot, domain)
-        if status == _ACTIVE:
+        if status == _ACTIVE or not _was_active(domain):
             return mark(domain, Stage.DONE)
         if status == _MAINTENANCE:
-            return activate(state, domain)
+            return activate(now.state, domain)
         if status in ("inactive", "unknown") and domain.stage == Stage.LEAVING:
             return fail(domain, f"{domain.name} is {status}, not active")
-        return wait_domain(state, domain, _ACTIVE, "inactive", _MAINTENANCE)
+        return wait_domain(now.state, domain, _ACTIVE, "inactive", _MAINTENANCE)
     return None
 
 
-def _proven(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
-    mounts = any(map(_was_active, state.domains))
+def _proven(now: Snapshot) -> Optional[RunStep]:
+    mounts = any(map(_was_active, now.state.domains))
     return _first(
-        state,
+        now,
         [
-            host_step(state, host, snapshot, PROVEN)
-            if mounts and snapshot.is_up(host)
+            host_step(now, host, PROVEN)
+            if mounts and now.takes_part(host)
             else mark(host, Stage.LEFT, "it did not mount the domain")
-            for host in state.hosts
+            for host in now.state.hosts
             if host.stage not in Stage.OVER
         ],
     )
@@ -583,67 +578,33 @@ def _was_active(domain: DomainRecord) -> bool:
     return domain.found == _ACTIVE
 
 
-def _status(
-    state: ConversionState, snapshot: Snapshot, domain: DomainRecord
-) -> Optional[str]:
-    present = snapshot.domain(state, domain)
-    return present.status if present else None
-
-
-def _upgrade_step(
-    state: ConversionState, snapshot: Snapshot, step: RunStep
-) -> Optional[RunStep]:
+def _upgrade_step(now: Snapshot, step: RunStep) -> Optional[RunStep]:
     """Return what to do before ``step`` so that no other program moves hosts of the
     same cluster to maintenance meanwhile. On the way back, one that does stops nothing.
     """
     clusters = [
         cluster
-        for cluster in snapshot.engine.clusters
-        if cluster.data_center == state.data_center
-        and cluster.name not in snapshot.unmarked
+        for cluster in now.engine.clusters
+        if cluster.data_center == now.state.data_center
+        and cluster.name not in now.unmarked
     ]
     if step.kind == Kind.FINISH:
         # A run that stops clears them afterwards: the host that stops it may look sound
         # in the next reading, and the run would continue.
-        if finished(state).stage == Stage.STOPPED:
+        if finished(now.state).stage == Stage.STOPPED:
             return None
         return next((upgrade(c, begins=False) for c in clusters if c.is_ours), None)
     if step.kind != Kind.ENTER:
         return None
-    host = snapshot.host(state.host(step.subject))
+    host = now.host(now.state.host(step.subject))
     for cluster in clusters:
         if host is None or cluster.id != host.cluster or cluster.is_ours:
             continue
         if not cluster.upgrade_in_progress:
             return upgrade(cluster, begins=True)
-        if not state.undoes:
-            return fail(state.domains[0], upgrade_running(cluster))
+        if not now.state.undoes:
+            return fail(now.state.domains[0], upgrade_running(cluster))
     return None
-
-
-def marked(state: ConversionState, step: RunStep) -> ConversionState:
-    """Return the state after ``step`` has marked its host or domain."""
-    if step.of_domain:
-        return state.with_domain(step.subject, stage=step.after)
-    changes: dict[str, Any] = {"stage": step.after, "why": step.why}
-    if step.after in (Stage.DONE, Stage.UNMOUNTED):
-        changes["ours"] = False
-    return state.with_host(step.subject, **changes)
-
-
-def begun(state: ConversionState, step: RunStep) -> ConversionState:
-    """Return the state to store before ``step`` is done."""
-    state = replace(state, doing=step.doing)
-    changes: dict[str, Any] = {"stage": step.before} if step.before else {}
-    if step.of_domain:
-        if step.before == Stage.LEAVING and state.stage == Stage.CONVERTING:
-            changes["touched"] = True
-        return state.with_domain(step.subject, **changes)
-    if step.kind in (Kind.PUSH, Kind.ENTER, Kind.LEAVE):
-        changes["touched"] = True
-    if step.kind == Kind.ENTER:
-        changes["ours"] = True
-    return state.with_host(step.subject, **changes)
 
 
 # Simulate all steps.
@@ -652,87 +613,78 @@ def begun(state: ConversionState, step: RunStep) -> ConversionState:
 _MOST_STEPS = 40
 
 
-def imagined(state: ConversionState, snapshot: Snapshot) -> Iterator[RunStep]:
+def imagined(now: Snapshot) -> Iterator[RunStep]:
     """Yield the steps, in order, if all are successful, without marks. There are no
     waits after a step whose result is immediate in the simulation.
     """
-    for _ in range(_MOST_STEPS * (len(state.hosts) + len(state.domains))):
-        if state.stage not in Stage.UNDER_WAY:
-            return
-        step = next_step(state, snapshot)
-        if step.kind == Kind.FINISH:
+    for _ in range(_MOST_STEPS * (len(now.state.hosts) + len(now.state.domains))):
+        step = next_step(now)
+        if step.kind == Kind.FINISH or now.state.stage not in Stage.UNDER_WAY:
             return
         if step.kind == Kind.FAIL:
-            state = failed(state, step, step.why)
-            continue
-        if step.kind == Kind.MARK:
-            state = marked(state, step)
-            continue
-        state = begun(state, step)
-        yield step
-        snapshot = _after(state, snapshot, step)
+            now = replace(now, state=failed(now.state, step, step.why))
+        elif step.kind == Kind.MARK:
+            now = replace(now, state=marked(now.state, step))
+        else:
+            now = replace(now, state=begun(now.state, step))
+            yield step
+            now = _after(now, step)
 
 
-def _after(state: ConversionState, snapshot: Snapshot, step: RunStep) -> Snapshot:
+def _after(now: Snapshot, step: RunStep) -> Snapshot:
     """Return the snapshot after a successful ``step``; so is every wait."""
     name, kind = step.subject, step.kind
     if kind == Kind.LOOK:
         for asked in step.hosts:
-            snapshot = snapshot.seen(asked, _expected(state, snapshot, asked))
-    elif kind == Kind.PUSH:
-        old, digest = _expected(state, snapshot, name), digest_of(step.policy)
-        new = replace(old, policy=step.policy, digest=digest, problem="")
-        snapshot = snapshot.seen(name, new)
-    elif kind in (Kind.BEGIN_UPGRADE, Kind.END_UPGRADE):
-        for cluster in snapshot.engine.clusters:
-            if cluster.name == name:
-                snapshot = snapshot.changed(
-                    "clusters",
-                    cluster.id,
-                    upgrade_in_progress=kind == Kind.BEGIN_UPGRADE,
-                    upgrade_correlation_id=cluster.our_upgrade,
-                )
-    elif step.of_domain:
-        domain = next(d for d in state.domains if d.name == name)
+            now = now.seen(asked, _expected(now, asked))
+        return now
+    if kind == Kind.PUSH:
+        digest = digest_of(step.policy)
+        new = replace(
+            _expected(now, name), policy=step.policy, digest=digest, problem=""
+        )
+        return now.seen(name, new)
+    if kind in (Kind.BEGIN_UPGRADE, Kind.END_UPGRADE):
+        cluster = next(c for c in now.engine.clusters if c.name == name)
+        return now.changed(
+            "clusters",
+            cluster.id,
+            upgrade_in_progress=kind == Kind.BEGIN_UPGRADE,
+            upgrade_correlation_id=cluster.our_upgrade,
+        )
+    if step.of_domain:
+        domain = next(d for d in now.state.domains if d.name == name)
         if step.options is not None:
-            return snapshot.changed(
-                "connections", domain.connection, mount_options=step.options
-            )
+            row = domain.connection
+            return now.changed("connections", row, mount_options=step.options)
         status = step.until[0]
-        snapshot = snapshot.changed("domains", domain.id, status=status)
-        for host in state.hosts:
+        now = now.changed("domains", domain.id, status=status)
+        for host in now.state.hosts:
             mounted = status == _ACTIVE and host.found == UP
-            snapshot = _with_mounts(state, snapshot, host, mounted=mounted)
-    else:
-        host = state.host(name)
-        snapshot = snapshot.changed("hosts", host.id, status=step.until[0])
-        # Without that stage, it is cancelled before the host was in maintenance.
-        if kind == Kind.ENTER or step.before == Stage.LEAVING:
-            mounted = kind != Kind.ENTER
-            snapshot = _with_mounts(state, snapshot, host, mounted=mounted)
-        arrived = {*snapshot.arrived} - {name}
-        if kind == Kind.WAIT_OUT:
-            snapshot = _with_mounts(state, snapshot, host, mounted=True)
-            arrived.add(name)
-        snapshot = replace(snapshot, arrived=arrived)
-    return snapshot
+            now = _with_mounts(now, host, mounted=mounted)
+        return now
+    host = now.state.host(name)
+    now = now.changed("hosts", host.id, status=step.until[0])
+    # Without that stage, it is cancelled before the host was in maintenance.
+    if kind in (Kind.ENTER, Kind.WAIT_OUT) or step.before == Stage.LEAVING:
+        now = _with_mounts(now, host, mounted=kind != Kind.ENTER)
+    arrived = {*now.arrived} - {name}
+    return replace(now, arrived=arrived | ({name} if kind == Kind.WAIT_OUT else set()))
 
 
-def _with_mounts(
-    state: ConversionState, snapshot: Snapshot, host: HostRecord, *, mounted: bool
-) -> Snapshot:
-    wanted = wanted_transports(state, host) if mounted else ()
+def _with_mounts(now: Snapshot, host: HostRecord, *, mounted: bool) -> Snapshot:
+    wanted = wanted_transports(now.state, host) if mounted else ()
     transports = {export: transport for export, transport in wanted if transport}
-    old = _expected(state, snapshot, host.name)
-    return snapshot.seen(host.name, replace(old, transports=transports))
+    old = _expected(now, host.name)
+    return now.seen(host.name, replace(old, transports=transports))
 
 
-def _expected(state: ConversionState, snapshot: Snapshot, name: str) -> Observation:
+def _expected(now: Snapshot, name: str) -> Observation:
     """Return the observation of a host, or the one to expect so far."""
-    known = snapshot.observations.get(name)
+    known = now.observations.get(name)
     if known is not None:
         return known
-    host = state.host(name)
+    host = now.state.host(name)
     pushed = host.goal == BACK and host.touched
     files = {file.name: file.wanted if pushed else file.found for file in host.files}
     policy = NO_FILES.having(files)

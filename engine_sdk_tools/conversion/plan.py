@@ -129,11 +129,11 @@ def plan_convert(
         begun_at=now,
     )
     state = with_earlier(state, earlier, observed)
-    snapshot = Snapshot(engine, observed)
-    if _is_so(state, snapshot):
+    snapshot = Snapshot(state, engine, observed)
+    if _is_so(snapshot):
         return ConversionPlan(state, ())
     warnings = tuple(model.warnings(hosts, domains, request))
-    return ConversionPlan(state, steps_of(state, snapshot), warnings, observed)
+    return ConversionPlan(state, steps_of(snapshot), warnings, observed)
 
 
 def plan_resume(
@@ -162,7 +162,7 @@ def plan_resume(
     else:
         observed = observe(hosts, reports, state.domains)
     state = resumed(state)
-    steps = steps_of(state, Snapshot(engine, observed))
+    steps = steps_of(Snapshot(state, engine, observed))
     return ConversionPlan(state, steps, observed=observed)
 
 
@@ -271,7 +271,7 @@ def plan_revert(
             )
         )
     state = reverting(_with_those_converted_since(state, observations))
-    steps = steps_of(state, Snapshot(engine, observations))
+    steps = steps_of(Snapshot(state, engine, observations))
     return ConversionPlan(state, steps, tuple(warnings), observations)
 
 
@@ -297,20 +297,21 @@ def _with_those_converted_since(
     return state.with_hosts(since, touched=True)
 
 
-def steps_of(state: ConversionState, snapshot: Snapshot) -> tuple[RunStep, ...]:
+def steps_of(now: Snapshot) -> tuple[RunStep, ...]:
     """Return the steps that change something, if all of them are successful."""
-    return tuple(step for step in imagined(state, snapshot) if step.changes)
+    return tuple(step for step in imagined(now) if step.changes)
 
 
-def _is_so(state: ConversionState, snapshot: Snapshot) -> bool:
+def _is_so(now: Snapshot) -> bool:
     """Whether mount options, policies and all mounts are already as requested."""
-    if any(d.options != d.wanted for d in state.domains):
+    if any(d.options != d.wanted for d in now.state.domains):
         return False
-    for host in state.hosts:
-        observed = snapshot.observations.get(host.name, Observation())
-        if policy_step(host, snapshot) is not None:
+    for host in now.state.hosts:
+        observed = now.observations.get(host.name, Observation())
+        if policy_step(now, host) is not None:
             return False
-        if host.found == "up" and (observed.problem or unlike(state, host, observed)):
+        wrong = observed.problem or unlike(now.state, host, observed)
+        if host.found == "up" and wrong:
             return False
     return True
 
@@ -369,8 +370,9 @@ def plan_heal(
         batch=batch,
         begun_at=now,
     )
-    snapshot = Snapshot(engine, {name: one for name, (one, _, _) in judged.items()})
-    return ConversionPlan(state, steps_of(state, snapshot), tuple(warnings))
+    observed = {name: one for name, (one, _, _) in judged.items()}
+    steps = steps_of(Snapshot(state, engine, observed))
+    return ConversionPlan(state, steps, tuple(warnings))
 
 
 def _judged(
