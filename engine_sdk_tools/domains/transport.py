@@ -579,10 +579,6 @@ def _not_ready(host: Host, facts: Facts, export: Export) -> Iterator[Sentence]:
 
 # By the API's names; for any other name, host and server negotiate the version.
 _VERSIONS = {"v3": "3", "v4_0": "4.0", "v4_1": "4.1", "v4_2": "4.2"}
-_MAY_SHARE = (
-    "the kernel uses one connection for all mounts of a server with the same NFS 4 "
-    "minor version: all of them have the transport of the first mount on a host"
-)
 
 
 def sharing(
@@ -592,79 +588,53 @@ def sharing(
     reports: Mapping[str, HostReport],
     transport: str,
 ) -> tuple[list[Sentence], list[Sentence], str]:
-    """Find what prevents ``transport`` for a new domain of ``row`` on the hosts ``up``,
-    because it would share a connection: return the offenders, proven by mounts on
-    hosts, what is possible, as warnings, and the fix of both.
+    """Find mounts on the hosts ``up`` that prevent ``transport`` for a new domain of
+    ``row``, because it would share their connection: return those that do, those that
+    may, as warnings, and the fix of both.
 
     ``domains`` are the others of the data center.
     """
     offenders: list[Sentence] = []
     possible: dict[str, list[str]] = {}
-    sources: set[Optional[Export]] = set()
+    known = {nfs_export(domain.connection): domain for domain in domains}
+    clashing: dict[str, Domain] = {}
     for host in up:
         clash = _on(reports.get(host.name), row, transport)
         if clash is None:
             continue
-        sources.update(Export.maybe(mount.source) for mount in clash.mounts)
-        sentence = _preventing(clash, row, domains, transport)
+        names = []
+        for mount in clash.mounts:
+            export = Export.maybe(mount.source)
+            domain = known.get(export) if export else None
+            names.append(domain.name if domain else f"the mount at {mount.mountpoint}")
+            if domain:
+                clashing[domain.id] = domain
+        prevent = "prevents" if len(names) == 1 else "prevent"
+        sentence = (
+            f"{listed(names)} {prevent if clash.certain else 'may prevent'} "
+            f"{transport.upper()} for {row.export}: {conflict_clause(clash.mounts)}"
+        )
         if clash.certain:
             offenders.append(Sentence("connection-shared", f"{host.name}: {sentence}"))
         else:
             possible.setdefault(sentence, []).append(host.name)
-    warnings = [f"{text} (on {listed(names)})" for text, names in possible.items()]
-    clashing = [d for d in domains if _export(d) and _export(d) in sources]
-    for domain in _beside(row, domains):
-        names = [h.name for h in up if _asked(domain, reports.get(h.name)) != transport]
-        if names and domain not in clashing:
-            clashing.append(domain)
-            warnings.append(
-                f"{domain.name} ({_export(domain)}) is not requested over "
-                f"{transport.upper()} on {listed(names)}, and {_MAY_SHARE}"
-            )
-    first = _first(clashing, up, reports, transport)
-    fix = "; or ".join([*first, "use an NFS version that they do not (--nfs-version)"])
-    with_fix = [Sentence("connection-may-be-shared", f"{w}; {fix}") for w in warnings]
-    return offenders, with_fix, fix
-
-
-def _preventing(
-    clash: ConflictingMounts,
-    row: StorageConnection,
-    domains: Sequence[Domain],
-    transport: str,
-) -> str:
-    known = {_export(domain): domain.name for domain in domains if _export(domain)}
-    names = [
-        known.get(Export.maybe(mount.source)) or f"the mount at {mount.mountpoint}"
-        for mount in clash.mounts
+    fix = _shared_fix(clashing.values(), up, reports, transport)
+    warnings = [
+        Sentence("connection-may-be-shared", f"{text} (on {listed(names)}); {fix}")
+        for text, names in possible.items()
     ]
-    prevent = "prevents" if len(names) == 1 else "prevent"
-    return (
-        f"{listed(names)} {prevent if clash.certain else 'may prevent'} "
-        f"{transport.upper()} for {row.export}: {conflict_clause(clash.mounts)}"
-    )
+    return offenders, warnings, fix
 
 
-def _beside(row: StorageConnection, domains: Iterable[Domain]) -> Iterator[Domain]:
-    """Yield those of ``domains`` that share a connection with ``row``, or may."""
-    export = nfs_export(row)
-    for domain in domains:
-        other = nfs_export(domain.connection)
-        if export is None or other is None or other == export:
-            continue
-        versions = {_version(row), _version(domain.connection)}
-        same_server = other.server.lower() == export.server.lower()
-        if same_server and "3" not in versions and len(versions - {None}) < 2:
-            yield domain
-
-
-def _first(
-    clashing: Sequence[Domain],
+def _shared_fix(
+    clashing: Iterable[Domain],
     up: Sequence[Host],
     reports: Mapping[str, HostReport],
     transport: str,
-) -> list[str]:
-    """Return the commands that give all domains the same transport."""
+) -> str:
+    """Return what gives all domains the same transport, or the new one another
+    connection.
+    """
     convert, heal = [], []
     for domain in clashing:
         asked = {_asked(domain, reports.get(host.name)) for host in up}
@@ -679,7 +649,8 @@ def _first(
         steps.append(f"ovirt-rdma domain convert {names} --to {transport} --rolling")
     if heal:
         steps.append(f"ovirt-rdma domain heal {shlex.join(heal)}")
-    return [f"first {' and '.join(steps)}"] if steps else []
+    other = "use an NFS version that they do not (--nfs-version)"
+    return f"first {' and '.join(steps)}; or {other}" if steps else other
 
 
 def _on(
@@ -709,7 +680,3 @@ def _asked(domain: Domain, report: Optional[HostReport]) -> Optional[str]:
 
 def _version(row: Optional[StorageConnection]) -> Optional[str]:
     return _VERSIONS.get((row.nfs_version if row else None) or "")
-
-
-def _export(domain: Domain) -> Optional[Export]:
-    return nfs_export(domain.connection)

@@ -156,34 +156,6 @@ def test_the_hosted_engines_domain_is_not_to_be_converted(session, double, door)
     assert error.fix == "use an NFS version that they do not (--nfs-version)"
 
 
-def test_without_reports_it_is_a_warning(session, double):
-    warnings = planned(session).warnings
-
-    assert "host01, host02, host03" in warnings[0]
-    reason(
-        warnings,
-        "connection-may-be-shared",
-        f"data1 ({SERVER}:/exports/data1)",
-        "RDMA on host01, host02, host03",
-    )
-    assert "data2 --to rdma --rolling; or use an NFS version " in warnings[1]
-    assert planned(session, nfs_version="3").warnings == warnings[:1]
-    assert planned(session, transport="tcp").warnings == ()
-
-
-def test_what_a_host_has_not_mounted_is_a_warning(session, double, door):
-    """It will be mounted later, and then one domain gets the transport of the other."""
-    double.world.domain("data1").status = "maintenance"
-    double.world.domain("data2").data_center = None
-    for host in double.world.hosts.values():
-        host.mounts.clear()
-
-    (warning,) = planned(session, door).warnings
-    assert warning.startswith("data1 (")
-    with_rules(double, "require-rdma")
-    assert planned(session, door).warnings == ()
-
-
 @pytest.mark.parametrize("asked", ["4", "4.2"])
 @pytest.mark.parametrize("there", ["v4", "auto", None])
 def test_a_version_that_is_found_out_at_mounting(session, double, door, asked, there):
@@ -196,7 +168,6 @@ def test_a_version_that_is_found_out_at_mounting(session, double, door, asked, t
         (warning,) = planned(session, door, nfs_version=asked).warnings
         assert warning.startswith("data1, data2 may ")
         assert "(on host01, host02, host03); first " in warning
-    assert "data1 (" in planned(session, nfs_version=asked).warnings[1]
 
 
 def test_a_run_that_was_killed_is_gone_on_with(session, double, door):

@@ -157,7 +157,7 @@ ENGINE = {
     ),
     "connection that domains share": Row(
         fixed(
-            "engine_sdk_tools/domains/transport.py:_first",
+            "engine_sdk_tools/domains/transport.py:_shared_fix",
             "ovirt-rdma domain convert 1 --to 1 --rolling",
         ),
         "domain create new --datacenter dc1 --export nfs1.example.com:/exports/new -y",
@@ -165,7 +165,8 @@ ENGINE = {
     ),
     "connection that domains share, to be healed": Row(
         fixed(
-            "engine_sdk_tools/domains/transport.py:_first", "ovirt-rdma domain heal 1"
+            "engine_sdk_tools/domains/transport.py:_shared_fix",
+            "ovirt-rdma domain heal 1",
         ),
         "domain create new --datacenter dc1 --export nfs1.example.com:/exports/new -y",
         all_over_tcp,
