@@ -29,13 +29,6 @@ from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine
-from ovirt_rdma.engine_sdk_tools.conversion.lock import (
-    command_of,
-    exit_code,
-    left_out,
-    revert_command_of,
-    sentence,
-)
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     HEAL,
@@ -43,8 +36,15 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     HostRecord,
     Stage,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
-from ovirt_rdma.engine_sdk_tools.conversion.steps import Kind, RunStep
+from ovirt_rdma.engine_sdk_tools.conversion.next_step import Kind, RunStep
+from ovirt_rdma.engine_sdk_tools.conversion.plan import (
+    ConversionPlan,
+    command_of,
+    exit_code,
+    hosts_left_out,
+    revert_command_of,
+    sentence,
+)
 from ovirt_rdma.engine_sdk_tools.domains.transport import domains_to_verify
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.host.policy.load import PolicyFiles
@@ -177,7 +177,7 @@ def _next(state: ConversionState) -> list[str]:
     verify = f"ovirt-rdma domain verify {' '.join(names)}"
     if not names:
         verify = "ovirt-rdma hosts check"
-    if state.stage == Stage.CONVERTED and left_out(state):
+    if state.stage == Stage.CONVERTED and hosts_left_out(state):
         # When these hosts are up again, the same command converts them.
         return [verify, command_of(state)]
     if state.stage in (Stage.CONVERTED, Stage.REVERTED):

@@ -29,23 +29,6 @@ from ovirt_rdma.engine_sdk_tools.api.auth import Flags, from_sources, state_fold
 from ovirt_rdma.engine_sdk_tools.api.request import EngineProblem, Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import pinned_on, running_on
-from ovirt_rdma.engine_sdk_tools.conversion.lock import (
-    DataCenterLock,
-    OtherRun,
-    check_resumable,
-    command_of,
-    concerned,
-    described,
-    earlier_conversions,
-    exit_code,
-    has_other_options,
-    interrupted_lines,
-    is_converted,
-    latest_state,
-    refuse_other_runs,
-    sentence,
-    with_related,
-)
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERT,
     HEAL,
@@ -58,13 +41,26 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     data_center_of,
     refused,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.next_step import renamed
 from ovirt_rdma.engine_sdk_tools.conversion.plan import (
     ConversionPlan,
+    check_resumable,
+    command_of,
+    concerned,
+    earlier_conversions,
+    exit_code,
+    has_other_options,
+    interrupted_lines,
+    is_converted,
+    latest_state,
     plan_convert,
     plan_heal,
     plan_resume,
     plan_revert,
+    refuse_other_runs,
+    renamed,
+    sentence,
+    task_title,
+    with_related,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.run import ConversionRun
 from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade, create_domain
@@ -102,7 +98,9 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
 )
 from ovirt_rdma.engine_sdk_tools.job import (
     END_S,
+    DataCenterLock,
     Listeners,
+    OtherRun,
     Task,
     end_job,
     is_open,
@@ -585,8 +583,7 @@ class RdmaEngine:
                 return None
             lock, title = run.lock, f"prepare hosts of {state.name}"
             if self._tasks:
-                text = described(title, [center], self._states.owner())
-                state = replace(state, job=lock.claim(state, text, [center]))
+                state = replace(state, job=lock.claim(state, title, [center]))
             with self._paused(
                 lock,
                 lambda: preparation.interrupted_lines(file.last or state),
@@ -669,15 +666,15 @@ class RdmaEngine:
                 held.enter_context(self._states.only_run(center))
             states = [renamed(state, engine) for state in self._states.states(center)]
             if not run.dry_run:
-                mine: list[Any] = [*states]
+                jobs = [s.job for s in states if s.stage not in Stage.FINISHED]
                 present = self._preparation_file(center).read()
                 if present is not None and present.stage == preparation.PREPARING:
                     if not prepares:
                         refuse_conversion()
-                    mine.append(present)
+                    jobs.append(present.job)
                 owner = self._states.owner()
                 run.lock = DataCenterLock(
-                    self.session, owner, mine, take_over=run.take_over
+                    self.session, owner, jobs, take_over=run.take_over
                 )
             yield states
 
@@ -718,7 +715,8 @@ class RdmaEngine:
         if not self._approved(plan, run.approve):
             return None
         if self._tasks:
-            state = replace(state, job=lock.take(state))
+            about = concerned(state)
+            state = replace(state, job=lock.claim(state, task_title(state), about))
         file, job = self._states.file_for(state), lock.job
         with self._paused(
             lock, lambda: interrupted_lines(file.last or state)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Decide the next step of any conversion, rolling or offline, simulate all steps, and
-change the stage: after a failure, to revert or resume, and at the end. Pure.
+"""Describe the steps of a run on hosts as data, with their requests to the engine; and
+decide the next step of any conversion, rolling or offline, simulate all steps, and
+change the stage with a step, after a failure and at the end. Pure.
 
 Each host or batch gets its policy, goes to maintenance, is activated and proven; the
 SPM is last. The engine's row is changed last on the way forward and first on the way
@@ -18,15 +19,15 @@ successful, so it shows the steps of a run without failures.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, Optional, Union
 
+from ovirt_rdma.engine_sdk_tools.api.request import Call, types
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
     UP,
     Observation,
     Snapshot,
-    as_at_first,
     digest_of_others,
     unlike,
     wanted_transports,
@@ -42,33 +43,250 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     Stage,
     upgrade_running,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.steps import (
-    Kind,
-    RunStep,
-    activate,
-    deactivate,
-    enter,
-    fail,
-    leave,
-    look,
-    mark,
-    push,
-    set_row,
-    upgrade,
-    wait_domain,
-    wait_in,
-    wait_out,
-)
 from ovirt_rdma.engine_sdk_tools.hosts.report import digest_of
 from ovirt_rdma.engine_sdk_tools.model import (
     BROKEN,
     COMES,
     LACKS,
-    Engine,
+    Cluster,
+    Named,
     host_is,
     status_words,
 )
-from ovirt_rdma.host.policy.load import NO_FILES
+from ovirt_rdma.host.policy.load import NO_FILES, PolicyFiles
+
+# The steps of a run on hosts, a conversion or a preparation.
+
+# What ends a wait for a host on its way in, and on its way out.
+IN = ("maintenance", "up", "non_operational", "down")
+OUT = ("up", "non_operational", "install_failed", "error", "maintenance")
+
+# A deactivation first writes the OVF store, then all hosts unmount the domain.
+DOMAIN_S = 1800.0
+
+
+class Kind:
+    """The kinds of steps, in the order in which a batch does them."""
+
+    MARK = "mark"
+    FAIL = "fail"
+    PUSH = "push"
+    ENTER = "enter"
+    WAIT_IN = "wait in"
+    LEAVE = "leave"
+    WAIT_OUT = "wait out"
+    LOOK = "look"
+    # Of a preparation.
+    RUN = "run the role"
+    INSTALL = "install"
+    WAIT_INSTALL = "wait install"
+    # Not of a host. BEGIN_UPGRADE and END_UPGRADE set and clear the flag with which
+    # oVirt's role cluster_upgrade and we keep off each other.
+    CALL = "call"
+    BEGIN_UPGRADE = "begin upgrade"
+    END_UPGRADE = "end upgrade"
+    FINISH = "finish"
+
+    ORDER = (MARK, FAIL, PUSH, ENTER, WAIT_IN, LEAVE, WAIT_OUT, LOOK)
+
+
+@dataclass(frozen=True)
+class RunStep:
+    """One step of a run.
+
+    - ``subject``: the host, or with ``of_domain`` the domain or the cluster.
+    - ``doing``: what the step does ("moving host01 to maintenance").
+    - ``before``, ``after``: the stage of the subject that is stored before and after
+      the step; "" for no change.
+    - ``until``: the statuses that end a wait, and the first that a request aims at;
+      ``path`` and ``timeout_s`` belong to a wait. ``options``: mount options that are
+      set.
+    - ``why``: the reason of a failure.
+    - ``hosts``: those of a step on several, as all that are asked together.
+    - ``marks``: changes of the record of a host that is prepared.
+    - ``forget``: whose observations are outdated then: the host's name, or ``all``.
+    """
+
+    kind: str
+    subject: str
+    doing: str = ""
+    call: Optional[Call] = None
+    policy: PolicyFiles = NO_FILES
+    before: str = ""
+    after: str = ""
+    until: tuple[str, ...] = ()
+    path: str = ""
+    timeout_s: float = 0.0
+    why: str = ""
+    hosts: tuple[str, ...] = ()
+    forget: str = ""
+    of_domain: bool = False
+    options: Optional[str] = None
+    marks: Optional[Mapping[str, object]] = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The hosts that it is about."""
+        return self.hosts or (self.subject,)
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes something in the engine or on a host."""
+        return self.call is not None or self.kind == Kind.PUSH
+
+
+def _of_host(kind: str, host: Named, doing: str, **more: Any) -> RunStep:
+    until = IN if kind in (Kind.ENTER, Kind.WAIT_IN) else OUT
+    return RunStep(kind, host.name, doing, until=until, forget=host.name, **more)
+
+
+def enter(host: Named, why: str = "ovirt-rdma remounts its storage") -> RunStep:
+    """Move a host to maintenance: its virtual machines leave, its mounts end."""
+    doing, words = f"moving {host.name} to maintenance", {"reason": why}
+    call = Call(f"hosts/{host.id}", "deactivate", doing, words, subject=host.name)
+    return _of_host(Kind.ENTER, host, doing, call=call, before=Stage.ENTERING)
+
+
+def wait_in(host: Named) -> RunStep:
+    """Wait until a host is in maintenance, or no longer on the way there."""
+    doing = f"waiting for {host.name} to be in maintenance"
+    return _of_host(Kind.WAIT_IN, host, doing, path=f"hosts/{host.id}")
+
+
+def leave(host: Named) -> RunStep:
+    """Activate a host: it connects its storage."""
+    doing = f"activating {host.name}"
+    call = Call(f"hosts/{host.id}", "activate", doing, subject=host.name)
+    return _of_host(Kind.LEAVE, host, doing, call=call, before=Stage.LEAVING)
+
+
+def wait_out(host: Named) -> RunStep:
+    """Wait until a host is up with its storage connected, or has failed."""
+    doing = f"waiting for {host.name} to be up"
+    return _of_host(Kind.WAIT_OUT, host, doing, path=f"hosts/{host.id}")
+
+
+def look(*hosts: HostRecord) -> RunStep:
+    """Get the reports of hosts."""
+    names = tuple(host.name for host in hosts)
+    shown = names[0] if len(names) == 1 else f"{len(names)} hosts"
+    return RunStep(Kind.LOOK, names[0], f"asking {shown}", hosts=names)
+
+
+def push(host: HostRecord, policy: PolicyFiles) -> RunStep:
+    """Push a policy to a host and load it there; no files remove its policy."""
+    removing = policy == NO_FILES
+    action = "removing the policy from" if removing else "pushing the policy to"
+    doing = f"{action} {host.name}"
+    return RunStep(Kind.PUSH, host.name, doing, policy=policy)
+
+
+def mark(record: Union[HostRecord, DomainRecord], stage: str, why: str = "") -> RunStep:
+    """Store the stage of a host or a domain."""
+    of_domain = isinstance(record, DomainRecord)
+    return RunStep(Kind.MARK, record.name, after=stage, why=why, of_domain=of_domain)
+
+
+def fail(record: Union[HostRecord, DomainRecord], why: str) -> RunStep:
+    """Fail because of the present state of a host, of a domain, or of the whole."""
+    of_domain = isinstance(record, DomainRecord)
+    return RunStep(Kind.FAIL, record.name, why=why, of_domain=of_domain)
+
+
+def set_row(domain: DomainRecord, options: str, *, force: bool) -> RunStep:
+    """Change only the mount options of a domain's row.
+
+    The request never names a host: with force, that sets the domain to maintenance.
+    Address and path are also sent for an IPv6 address, which the engine's merge would
+    truncate.
+    """
+    row: dict[str, Any] = {"mount_options": options}
+    if ":" in (domain.address or ""):
+        row.update(address=domain.address, path=domain.path)
+    doing = f"setting the mount options of {domain.name} to {options!r}"
+    if not options:
+        doing = f"clearing the mount options of {domain.name}"
+    words: dict[str, Any] = {"connection": types.StorageConnection(**row)}
+    if force:
+        words["force"] = True
+    path = f"storageconnections/{domain.connection}"
+    call = Call(path, "update", doing, words, subject=domain.name)
+    return RunStep(Kind.CALL, domain.name, doing, call, of_domain=True, options=options)
+
+
+def upgrade(cluster: Cluster, *, begins: bool) -> RunStep:
+    """Set the flag of a cluster, as oVirt's role cluster_upgrade does, or clear it."""
+    call = upgrade_call(cluster, begins=begins)
+    kind = Kind.BEGIN_UPGRADE if begins else Kind.END_UPGRADE
+    return RunStep(kind, cluster.name, call.doing, call, of_domain=True)
+
+
+def upgrade_call(cluster: Cluster, *, begins: bool) -> Call:
+    """Return the request that sets or clears the flag of a cluster. The engine clears
+    it whoever has set it.
+    """
+    actions = types.ClusterUpgradeAction
+    doing = f"ending the mark of cluster {cluster.name}"
+    if begins:
+        doing = f"marking cluster {cluster.name} as being upgraded"
+    words = {
+        "upgrade_action": actions.START if begins else actions.FINISH,
+        "correlation_id": cluster.our_upgrade,
+    }
+    return Call(f"clusters/{cluster.id}", "upgrade", doing, words, cluster.name)
+
+
+def _of_attached(
+    state: ConversionState,
+    domain: DomainRecord,
+    doing: str,
+    *until: str,
+    method: str = "",
+    before: str = "",
+) -> RunStep:
+    """Return a step of a domain: the request ``method``, or else a wait ``until`` it
+    has one of these statuses.
+    """
+    # Only this path shows its status.
+    path = f"datacenters/{state.data_center}/storagedomains/{domain.id}"
+    return RunStep(
+        Kind.CALL if method else Kind.WAIT_IN,
+        domain.name,
+        doing,
+        Call(path, method, doing, subject=domain.name) if method else None,
+        before=before,
+        until=until,
+        path=path,
+        timeout_s=DOMAIN_S,
+        forget="all",
+        of_domain=True,
+    )
+
+
+def deactivate(state: ConversionState, domain: DomainRecord) -> RunStep:
+    """Move a domain to maintenance: all hosts unmount it."""
+    doing, stage = f"moving {domain.name} to maintenance", Stage.ENTERING
+    return _of_attached(
+        state, domain, doing, "maintenance", method="deactivate", before=stage
+    )
+
+
+def activate(state: ConversionState, domain: DomainRecord) -> RunStep:
+    """Activate a domain: all hosts mount it."""
+    doing, stage = f"activating {domain.name}", Stage.LEAVING
+    return _of_attached(state, domain, doing, "active", method="activate", before=stage)
+
+
+def wait_domain(
+    state: ConversionState, domain: DomainRecord, wanted: str, *others: str
+) -> RunStep:
+    """Wait until a domain has the status ``wanted`` or one of ``others``."""
+    shown = "in maintenance" if wanted == "maintenance" else wanted
+    doing = f"waiting for {domain.name} to be {shown}"
+    return _of_attached(state, domain, doing, wanted, *others)
+
+
+# Change the stage.
 
 
 def failed(state: ConversionState, step: RunStep, why: str) -> ConversionState:
@@ -83,7 +301,7 @@ def failed(state: ConversionState, step: RunStep, why: str) -> ConversionState:
     if state.stage == Stage.CONVERTING:
         state = replace(state, stage=Stage.UNDOING, why=why, doing="")
         if state.mode == OFFLINE:
-            return _all_back(state)
+            return all_back(state)
         names = [
             h.name
             for h in state.hosts
@@ -100,27 +318,6 @@ def failed(state: ConversionState, step: RunStep, why: str) -> ConversionState:
         # No host can continue without the domain.
         return replace(state, why=reasons, doing="", stage=Stage.STOPPED)
     return replace(state, why=reasons, doing="")
-
-
-def reverting(state: ConversionState) -> ConversionState:
-    """Return the state at the start of a revert, or when one is resumed.
-
-    Unchanged hosts do not take part.
-    """
-    if state.stage == Stage.REVERTING:
-        return state
-    state = replace(as_at_first(state), stage=Stage.REVERTING, why="", doing="")
-    if state.mode == OFFLINE:
-        return _all_back(state)
-    back = (Stage.DONE, Stage.LEFT)
-    names = [
-        h.name
-        for h in state.hosts
-        if h.touched and not (h.goal == BACK and h.stage in back)
-    ]
-    others = [h.name for h in state.hosts if h.name not in names]
-    state = state.with_hosts(others, goal=BACK, stage=Stage.DONE)
-    return state.with_hosts(names, goal=BACK, stage=Stage.TODO, why="", left_out=False)
 
 
 def marked(state: ConversionState, step: RunStep) -> ConversionState:
@@ -148,35 +345,6 @@ def begun(state: ConversionState, step: RunStep) -> ConversionState:
     return state.with_host(step.subject, **changes)
 
 
-def renamed(state: ConversionState, engine: Engine) -> ConversionState:
-    """Return the state with the present names of hosts and domains."""
-    names = {host.id: host.name for host in engine.hosts}
-    names.update((domain.id, domain.name) for domain in engine.domains)
-
-    def now(records: Iterable[_Named]) -> tuple[_Named, ...]:
-        return tuple(replace(r, name=names.get(r.id, r.name)) for r in records)
-
-    return replace(
-        state,
-        hosts=now(state.hosts),
-        former=now(state.former),
-        domains=now(state.domains),
-    )
-
-
-_Named = TypeVar("_Named", HostRecord, DomainRecord)
-
-
-def resumed(state: ConversionState) -> ConversionState:
-    """Return the state of a stopped conversion that is resumed with the rest."""
-    if state.stage != Stage.STOPPED:
-        return state
-    again = [h.name for h in state.hosts if h.goal == BACK or h.stage == Stage.FAILED]
-    state = state.with_hosts(again, goal=FORWARD, stage=Stage.TODO, why="")
-    domains = tuple(replace(domain, stage=Stage.TODO) for domain in state.domains)
-    return replace(state, domains=domains, stage=Stage.CONVERTING, why="")
-
-
 def finished(state: ConversionState) -> ConversionState:
     """Return the state when nothing remains to be done."""
     state = replace(state, doing="")
@@ -191,7 +359,7 @@ def finished(state: ConversionState) -> ConversionState:
     return replace(state, stage=Stage.ROLLED_BACK if over else Stage.STOPPED)
 
 
-def _all_back(state: ConversionState) -> ConversionState:
+def all_back(state: ConversionState) -> ConversionState:
     """Return the state of an offline conversion on its way back.
 
     If a domain was active again, it may be mounted with the new options and has to be

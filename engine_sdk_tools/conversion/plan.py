@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Plan a conversion, its resumption and its revert, and a heal. Pure.
+"""Plan a conversion, its resumption and its revert, and a heal; judge the runs that
+this machine has recorded; and say in sentences how a run has ended. Pure.
 
 The transport of a mount never changes, so each host concerned goes through maintenance,
 the SPM last. Policies and storage connections are unchanged. It is a rolling conversion
@@ -8,9 +9,10 @@ that changes nothing else: :mod:`.conversion.run` carries it out.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Optional
+from typing import Optional, TypeVar
 
 from ovirt_rdma.engine_sdk_tools.conversion import model
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
@@ -18,6 +20,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
     Observation,
     ReportedHost,
     Snapshot,
+    as_at_first,
     domain_record,
     left_out,
     observe,
@@ -31,6 +34,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     CONVERT,
+    FORWARD,
     HEAL,
     OFFLINE,
     RDMA,
@@ -42,23 +46,29 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     Stage,
     moving_offenders,
     only_one,
+    refused,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
+    RunStep,
+    all_back,
     imagined,
     policy_step,
-    renamed,
-    resumed,
-    reverting,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.steps import RunStep
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
     can_be_healed,
     requested_transport,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
-from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, Host, check, merged
-from ovirt_rdma.host.errors import Problem, Sentence
-from ovirt_rdma.host.policy.model import REQUIRE_RDMA
+from ovirt_rdma.engine_sdk_tools.model import (
+    Domain,
+    Engine,
+    Host,
+    check,
+    listed,
+    merged,
+)
+from ovirt_rdma.host.errors import ExitCode, Problem, Sentence
+from ovirt_rdma.host.policy.model import PREFER_RDMA, REQUIRE_RDMA
 
 # In any order; may be a stream, so it is iterated once.
 Reports = Iterable[HostReport]
@@ -405,3 +415,290 @@ def _judged(
         for one in objections
     ]
     return observed, () if skipped else wanted, skipped
+
+
+# Change the state to revert or to resume it.
+
+
+def reverting(state: ConversionState) -> ConversionState:
+    """Return the state at the start of a revert, or when one is resumed.
+
+    Unchanged hosts do not take part.
+    """
+    if state.stage == Stage.REVERTING:
+        return state
+    state = replace(as_at_first(state), stage=Stage.REVERTING, why="", doing="")
+    if state.mode == OFFLINE:
+        return all_back(state)
+    back = (Stage.DONE, Stage.LEFT)
+    names = [
+        h.name
+        for h in state.hosts
+        if h.touched and not (h.goal == BACK and h.stage in back)
+    ]
+    others = [h.name for h in state.hosts if h.name not in names]
+    state = state.with_hosts(others, goal=BACK, stage=Stage.DONE)
+    return state.with_hosts(names, goal=BACK, stage=Stage.TODO, why="", left_out=False)
+
+
+def renamed(state: ConversionState, engine: Engine) -> ConversionState:
+    """Return the state with the present names of hosts and domains."""
+    names = {host.id: host.name for host in engine.hosts}
+    names.update((domain.id, domain.name) for domain in engine.domains)
+
+    def now(records: Iterable[_Named]) -> tuple[_Named, ...]:
+        return tuple(replace(r, name=names.get(r.id, r.name)) for r in records)
+
+    return replace(
+        state,
+        hosts=now(state.hosts),
+        former=now(state.former),
+        domains=now(state.domains),
+    )
+
+
+_Named = TypeVar("_Named", HostRecord, DomainRecord)
+
+
+def resumed(state: ConversionState) -> ConversionState:
+    """Return the state of a stopped conversion that is resumed with the rest."""
+    if state.stage != Stage.STOPPED:
+        return state
+    again = [h.name for h in state.hosts if h.goal == BACK or h.stage == Stage.FAILED]
+    state = state.with_hosts(again, goal=FORWARD, stage=Stage.TODO, why="")
+    domains = tuple(replace(domain, stage=Stage.TODO) for domain in state.domains)
+    return replace(state, domains=domains, stage=Stage.CONVERTING, why="")
+
+
+# Judge earlier and other runs of this machine: a conversion that is incomplete is
+# resumed, or keeps others off; one that is complete has the baseline of its domains,
+# which a later conversion keeps.
+
+
+def latest_state(
+    states: Sequence[ConversionState], domains: Sequence[Domain]
+) -> Optional[ConversionState]:
+    """Return the latest state of a conversion of any of ``domains``."""
+    ids = {domain.id for domain in domains}
+    candidates = [
+        state
+        for state in states
+        if state.kind == CONVERT and ids & {d.id for d in state.domains}
+    ]
+    return max(candidates, key=lambda state: state.begun_at, default=None)
+
+
+def is_converted(state: ConversionState) -> bool:
+    """Whether its domains are converted, by this conversion or by an earlier one."""
+    if state.stage == Stage.ROLLED_BACK:
+        return state.is_again
+    return state.stage == Stage.CONVERTED
+
+
+def earlier_conversions(
+    states: Sequence[ConversionState], domains: Sequence[Domain]
+) -> list[ConversionState]:
+    """Return the conversions that ``domains`` have gone through and that still apply,
+    the latest first.
+    """
+    latest = [latest_state(states, [domain]) for domain in domains]
+    candidates = {
+        state.begun_at: state
+        for state in latest
+        if state is not None and is_converted(state)
+    }
+    return [candidates[begun_at] for begun_at in sorted(candidates, reverse=True)]
+
+
+def with_related(
+    engine: Engine,
+    states: Sequence[ConversionState],
+    domains: Sequence[Domain],
+    earlier: Sequence[ConversionState],
+    to: str,
+) -> list[Domain]:
+    """Return ``domains``, with others that the same earlier conversions converted to
+    ``to``.
+
+    Such domains share one baseline. Raises Refused if the others are not requested and
+    would have to go to another transport.
+    """
+    center = domains[0].data_center
+    requested = {domain.id: domain for domain in domains}
+    related: dict[str, Domain] = {}
+    for state in earlier:
+        ids = {record.id for record in state.domains}
+        its = {
+            domain.id: domain
+            for domain in engine.domains
+            if domain.id in ids
+            and domain.data_center == center
+            and latest_state(states, [domain]) is state
+        }
+        others = [domain.name for id, domain in its.items() if id not in requested]
+        if state.to != to and others:
+            raise refused(
+                "converted-together",
+                f"{state.title} were converted together, so the state before is "
+                "recorded for all of them together",
+                f"name {' and '.join(others)} too; or revert all of them: "
+                f"{revert_command_of(state)}",
+            )
+        related.update(its)
+    return list({**related, **requested}.values())
+
+
+def check_resumable(
+    state: ConversionState, domains: Sequence[Domain], request: ConversionRequest
+) -> None:
+    """Raise Refused if ``request`` for ``domains`` does not resume the incomplete
+    ``state``.
+    """
+    names = " ".join(domain.name for domain in state.domains)
+    if state.stage == Stage.REVERTING:
+        raise refused(
+            "revert-incomplete",
+            f"a revert of {names} is not complete",
+            f"complete it first: {command_of(state)}",
+        )
+    other = {d.id for d in domains} - {d.id for d in state.domains}
+    if state.to != request.to or other:
+        raise refused(
+            "conversion-incomplete",
+            f"a conversion of {names} to {state.to} is not complete",
+            f"complete it first: {command_of(state)}; or revert it: "
+            f"{revert_command_of(state)}",
+        )
+
+
+def has_other_options(state: ConversionState, request: ConversionRequest) -> bool:
+    """Whether ``state`` was begun with other options than those of ``request``."""
+    options = (request.rolling, request.by_row, rule_of(request))
+    return options != (state.mode == ROLLING, state.by_row, state.rule)
+
+
+def refuse_other_runs(
+    states: Sequence[ConversionState], own: Optional[ConversionState]
+) -> None:
+    """Raise Refused if another run in the data center is incomplete.
+
+    It may have hosts in maintenance. ``own`` is the state of this run.
+    """
+    for state in states:
+        same = own is not None and (
+            (state.kind, state.domains[0].id) == (own.kind, own.domains[0].id)
+        )
+        if same or state.stage not in Stage.UNDER_WAY:
+            continue
+        command = command_of(state)
+        raise refused(
+            "other-run-incomplete",
+            f"an earlier '{command}' was interrupted and is not complete",
+            f"complete it first: {command}",
+        )
+
+
+def command_of(state: ConversionState) -> str:
+    """Return the command that resumes ``state``."""
+    names = " ".join(shlex.quote(domain.name) for domain in state.domains)
+    if state.kind == HEAL:
+        return f"ovirt-rdma domain heal {names}"
+    if state.stage == Stage.REVERTING:
+        return revert_command_of(state)
+    command = f"ovirt-rdma domain convert {names} --to {state.to}"
+    options = [
+        ("--rolling", state.mode == ROLLING),
+        ("--engine-options", state.by_row),
+        (f"--policy-rule {state.rule}", state.rule == PREFER_RDMA),
+    ]
+    return " ".join([command, *(word for word, so in options if so)])
+
+
+def revert_command_of(state: ConversionState) -> str:
+    """Return the command that reverts ``state``."""
+    return f"ovirt-rdma domain revert {shlex.quote(state.domains[0].name)}"
+
+
+# Say in sentences how a conversion or a heal has ended, or where it was interrupted:
+# for people, programs and the engine's events.
+
+
+def task_title(state: ConversionState) -> str:
+    """Return what a run does, for the engine's tasks."""
+    # Up to here the portal cuts nothing off, with names of the usual length.
+    names = listed([domain.name for domain in state.domains], 2)
+    if state.kind == HEAL:
+        return f"heal {names}"
+    return (
+        f"revert {names}" if state.undoes else f"convert to {state.to.upper()}: {names}"
+    )
+
+
+def concerned(state: ConversionState) -> list[str]:
+    """Return the ids of the objects that a run changes; domains of one data center have
+    the same hosts.
+    """
+    return [state.data_center, *(domain.id for domain in state.domains)]
+
+
+def exit_code(state: ConversionState) -> ExitCode:
+    """Return the exit code; REFUSED if the engine refused the first change."""
+    if state.stage in (Stage.CONVERTED, Stage.REVERTED):
+        return ExitCode.DONE
+    if state.stage == Stage.ROLLED_BACK:
+        changed = any(h.touched for h in state.hosts)
+        changed = changed or any(d.touched for d in state.domains)
+        return ExitCode.ROLLED_BACK if changed else ExitCode.REFUSED
+    done = any(h.stage == Stage.DONE for h in state.hosts)
+    return ExitCode.SOME if done else ExitCode.FAILED
+
+
+def sentence(state: ConversionState) -> str:
+    """Return the result in one sentence; also the text of the engine's event."""
+    several = len(state.domains) > 1
+    what = "Heal of" if state.kind == HEAL else "Domains" if several else "Domain"
+    title, verb = f"{what} {state.title}", "are" if several else "is"
+    if state.stage == Stage.CONVERTED:
+        if state.kind == HEAL:
+            return f"{title}: the mounts are over RDMA again"
+        proven = "" if _proven(state) else ", but not proven on every host"
+        without = hosts_left_out(state)
+        if without:
+            proven += f", without {', '.join(without)}"
+        return f"{title} {verb} converted to {state.to.upper()}{proven}"
+    if state.stage == Stage.REVERTED:
+        return f"{title} {verb} mounted as before"
+    why = f": {state.why.rstrip('.')}" if state.why else ""
+    if state.stage == Stage.ROLLED_BACK and state.kind == HEAL:
+        return f"{title} failed and was rolled back{why}"
+    if state.stage == Stage.ROLLED_BACK:
+        return f"{title} {verb} as before{why}"
+    return f"{title} stopped and is incomplete{why}"
+
+
+def hosts_left_out(state: ConversionState) -> list[str]:
+    """Return the names of the hosts that were left out."""
+    return [host.name for host in state.hosts if host.left_out]
+
+
+def _proven(state: ConversionState) -> bool:
+    return all(
+        h.stage == Stage.DONE and not h.why
+        for h in state.hosts
+        if h.found == "up" and not h.left_out
+    )
+
+
+def interrupted_lines(state: ConversionState) -> list[str]:
+    """Return sentences about an interrupted run: where it is, and how to resume it."""
+    lines = []
+    hosts = [host.name for host in state.hosts if host.ours]
+    down = [d.name for d in state.domains if d.stage == Stage.ENTERING]
+    for names in filter(None, (hosts, down)):
+        verb = "is" if len(names) == 1 else "are"
+        shown = ", ".join(names)
+        lines.append(f"{shown} {verb} in maintenance for this run, or on the way there")
+    how = f"the run is paused; resume it with '{command_of(state)}'"
+    if state.kind != HEAL and state.stage != Stage.REVERTING:
+        how += f", or revert it with '{revert_command_of(state)}'"
+    return [*lines, how]

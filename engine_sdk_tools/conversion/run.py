@@ -33,6 +33,7 @@ from ovirt_rdma.engine_sdk_tools.api.request import (
 from ovirt_rdma.engine_sdk_tools.api.request import step as reported
 from ovirt_rdma.engine_sdk_tools.api.session import (
     BUSY_S,
+    DETECTED,
     Session,
     events_since,
     newest_event,
@@ -43,7 +44,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
     Snapshot,
     observe,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.lock import OtherRun
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     HEAL,
@@ -53,6 +53,10 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     StateFile,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
+    IN,
+    OUT,
+    Kind,
+    RunStep,
     begun,
     failed,
     finished,
@@ -60,21 +64,22 @@ from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     imagined,
     marked,
     next_step,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.steps import (
-    Kind,
-    RunStep,
     upgrade_call,
-    wait_until,
-    wait_until_in,
-    wait_until_out,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     HostAccess,
     Pushed,
     digest_of,
 )
-from ovirt_rdma.engine_sdk_tools.model import Engine
+from ovirt_rdma.engine_sdk_tools.job import OtherRun
+from ovirt_rdma.engine_sdk_tools.model import (
+    BROKEN,
+    BROKEN_IN_S,
+    BROKEN_OUT_S,
+    Engine,
+    host_is,
+    status_words,
+)
 from ovirt_rdma.engine_sdk_tools.reader import (
     cluster_of,
     read_engine,
@@ -454,3 +459,142 @@ def _consequence(state: ConversionState) -> str:
     if state.mode == OFFLINE or any(h.goal == BACK for h in state.hosts):
         return f"the {what} is rolled back"
     return f"the {what} stops here"
+
+
+# Wait for hosts: evacuation and activation are judged with the engine's events, because
+# the host's status does not show if they have failed or are really complete.
+
+# An evacuation migrates all virtual machines, some at a time; one without progress is
+# given up sooner.
+ENTER_S = 4 * 3600.0
+# Host activation connects all storage; the engine gives VDSM 180 s per domain. The wait
+# for a host that is shown as up is limited by SETTLE_S.
+LEAVE_S = 3600.0
+# The interval of notes that a wait continues; they also show that the run is alive.
+STILL_S = 300.0
+# An evacuation without progress is cancelled after this time: the engine retries it
+# every 300 s (HostPreparingForMaintenanceIdleTime), so five times.
+STUCK_S = 1500.0
+# A transfer of a disk image also keeps a host from maintenance, without a virtual
+# machine on it (VirtMonitoringStrategy.java:69-75); only engine.log shows it.
+IN_USE_S = 7200.0
+# GENERIC_ERROR_MESSAGE: the event of a refused deactivation, also for the engine's own
+# retries (MaintenanceNumberOfVdssCommand.java:447-458).
+NOT_TO_MAINTENANCE = 14001
+# The status up is shown before the storage is connected, which takes up to 180 s per
+# domain (vdsTimeout); after this time the wait ends even without the engine's event.
+SETTLE_S = 1800.0
+
+
+# Of the SDK's object and its status: why the wait has failed, "" for done, None for not
+# yet.
+Test = Callable[[Any, Optional[str]], Optional[str]]
+
+
+def wait_until(
+    session: Session,
+    listener: Listener,
+    read: Read,
+    timeout_s: float,
+    test: Test,
+    *,
+    host: str = "",
+    entering: bool = False,
+) -> str:
+    """Wait until ``test`` of the object and its status is not None; return that. A
+    ``host`` with this name is not waited for if it is broken for too long.
+    """
+    began = noted = well = session.clock()
+    limit_s = BROKEN_IN_S if entering else BROKEN_OUT_S
+
+    def arrived(resource: Any) -> Optional[str]:
+        nonlocal noted, well
+        now = session.clock()
+        status = resource.status.value if resource.status else None
+        if not host or not host_is(status, BROKEN):
+            well = now
+        elif now - well >= limit_s:
+            shown = status_words(status)
+            return f"{host} has been {shown} for {limit_s / 60:.0f} minutes"
+        if now - noted >= STILL_S:
+            noted = now
+            minutes = f"{(now - began) / 60:.0f} minutes"
+            listener.note(f"still {read.doing}, for {minutes}")
+        return test(resource, status)
+
+    return str(session.wait_until(read, arrived, read.doing, timeout_s))
+
+
+def wait_until_in(
+    session: Session, listener: Listener, name: str, read: Read, after: int
+) -> str:
+    """Wait until the host with this name is in maintenance, or no longer on the way
+    there; return why it is not evacuated, "" if it is. ``after`` is the id of the
+    newest event before the request.
+
+    An evacuation makes progress while a virtual machine migrates or their number falls.
+    A failed migration does not end it, because the engine retries by itself.
+    """
+    after = after or newest_event(session)
+    before: Optional[int] = None
+    since = session.clock()
+
+    def test(host: Any, status: Optional[str]) -> Optional[str]:
+        nonlocal before, since
+        if status != "preparing_for_maintenance":
+            return "" if status in IN else None
+        left = (host.summary.total or 0) if host.summary else 0
+        migrating = (host.summary.migrating or 0) if host.summary else 0
+        now = session.clock()
+        if left != before or migrating:
+            before, since = left, now
+        if now - since < (STUCK_S if left else IN_USE_S):
+            return None
+        minutes = f"{(now - since) / 60:.0f} minutes"
+        if not left:
+            return (
+                f"{name} is not evacuated: no virtual machine is left on it, but the "
+                f"engine has kept it in use for {minutes}: an image transfer (upload, "
+                "download, backup) may be running"
+            )
+        events = events_since(session, after)
+        # A refused deactivation does not name its host.
+        texts = reasons(events, read.path.rpartition("/")[2]) or [
+            str(event.description)
+            for event in events
+            if event.code == NOT_TO_MAINTENANCE and event.description
+        ]
+        reason = f"says: {texts[-1]}" if texts else "gives no reason"
+        machines = f"{left} virtual machine{'s' * (left != 1)}"
+        return (
+            f"{name} is not evacuated: {machines} stayed on it for {minutes}; the "
+            f"engine {reason}"
+        )
+
+    return wait_until(session, listener, read, ENTER_S, test, host=name, entering=True)
+
+
+def wait_until_out(
+    session: Session,
+    listener: Listener,
+    name: str,
+    read: Read,
+    after: Optional[int],
+) -> str:
+    """Wait until the host with this name is up with its storage connected, or has
+    failed; return why it is not waited for, "" if it has arrived. ``after`` is the id
+    of the newest event before its activation, None if we did not activate it.
+    """
+    up_since: Optional[float] = None
+
+    def test(_: Any, status: Optional[str]) -> Optional[str]:
+        nonlocal up_since
+        if status == "up" and after is not None:
+            events = events_since(session, after, read.path.rpartition("/")[2])
+            up_since = session.clock() if up_since is None else up_since
+            late = session.clock() - up_since >= SETTLE_S
+            if not late and all(event.code != DETECTED for event in events):
+                return None
+        return "" if status in OUT else None
+
+    return wait_until(session, listener, read, LEAVE_S, test, host=name)

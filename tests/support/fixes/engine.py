@@ -103,7 +103,7 @@ def edited_block(site: Any) -> None:
 
 PREPARE = "hosts prepare host02 --by reinstall -y"
 with_block = all_of(post_tasks_here, run("deploy-hook install"))
-LOCK = "engine_sdk_tools/conversion/lock.py"
+LOCK = "engine_sdk_tools/conversion/plan.py"
 PREPARATION = "engine_sdk_tools/preparation"
 POST_TASKS = "engine_sdk_tools/hosts/deploy_hook.py"
 HOOK = "ovirt-rdma deploy-hook"
