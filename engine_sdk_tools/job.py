@@ -212,26 +212,17 @@ class Listeners(Listener):
             listener.note(sentence)
 
 
+@dataclass
 class Task:
     """Long work: ``job`` gets its progress, for the engine; ``listener`` passes it on
-    to the session's listener, too.
+    to the session's listener, too. The work may set its result, ``sentence`` and
+    ``succeeded``.
     """
 
-    def __init__(self, session: Session, job: Optional[EngineJob]) -> None:
-        self.job: Listener = job or Listener()
-        self.listener: Listener = Listeners(session.listener, self.job)
-        self._open = job
-
-    def ended(
-        self, sentence: str, *, succeeded: bool, patience_s: float = END_S
-    ) -> None:
-        """End the job, with an event in the engine with the text ``sentence``.
-
-        If the engine is unavailable, this tries for ``patience_s`` seconds.
-        """
-        job, self._open = self._open, None
-        if job is not None:
-            job.finish(sentence, succeeded=succeeded, patience_s=patience_s)
+    job: Listener
+    listener: Listener
+    sentence: str
+    succeeded: bool = True
 
 
 @contextmanager
@@ -239,23 +230,30 @@ def task(
     session: Session, title: str, *, resume: str, wanted: bool = True
 ) -> Iterator[Task]:
     """Yield the Task with the title ``title`` ("create domain data2"), which has a job
-    in the engine if that is ``wanted``; an error ends the job as failed. ``resume``
-    says how to continue after an interrupt or a bug of ours.
+    in the engine if that is ``wanted``, and an event at its end; an error ends the job
+    as failed. ``resume`` says how to continue after an interrupt or a bug of ours.
     """
-    work = Task(session, EngineJob(session, f"{ORIGIN}: {title}") if wanted else None)
+    job = EngineJob(session, f"{ORIGIN}: {title}") if wanted else None
+    shown = job or Listener()
+    work = Task(shown, Listeners(session.listener, shown), f"{title}: done")
+
+    def ended(sentence: str, *, succeeded: bool, patience_s: float = END_S) -> None:
+        if job is not None:
+            job.finish(sentence, succeeded=succeeded, patience_s=patience_s)
+
     try:
         yield work
     except Problem as problem:
-        work.ended(f"{title} failed: {problem.one_line}", succeeded=False)
+        ended(f"{title} failed: {problem.one_line}", succeeded=False)
         raise
     except BaseException as error:
         # The note first: ending the job may take a while, and be interrupted too.
         interrupted = isinstance(error, KeyboardInterrupt)
         outcome = "was interrupted" if interrupted else "stopped by an error"
         session.listener.note(f"{title} {outcome}; {resume}")
-        work.ended(f"{title} {outcome}", succeeded=False, patience_s=0.0)
+        ended(f"{title} {outcome}", succeeded=False, patience_s=0.0)
         raise
-    work.ended(f"{title}: done", succeeded=True)
+    ended(work.sentence, succeeded=work.succeeded)
 
 
 def find_open_jobs(session: Session, prefix: str) -> list[Any]:

@@ -304,7 +304,7 @@ class RdmaEngine:
             failed = ", ".join(pushed.host for pushed in result.failed)
             good = f"{plan.digest} is on all of them"
             outcome = f"failed on {failed}" if failed else good
-            work.ended(f"{title}: {outcome}", succeeded=not failed)
+            work.sentence, work.succeeded = f"{title}: {outcome}", not failed
         return result
 
     def compare_policy(
@@ -371,7 +371,7 @@ class RdmaEngine:
             result = attach_network(
                 self.session, plan, work.listener, batch=batch, keep_going=keep_going
             )
-            work.ended(result.summary, succeeded=result.exit_code == 0)
+            work.sentence, work.succeeded = result.summary, result.exit_code == 0
         return result
 
     def create_domain(

@@ -8,9 +8,6 @@ from the engine beforehand. Leases, inserted CDs, image transfers and tasks cann
 read: the engine refuses the deactivation because of them, which ends the conversion
 with the engine's reason and without a change.
 
-At its start a conversion records each domain with its mount options for the new
-transport, and each host.
-
 A conversion may be followed by another of the same domains: for later hosts, with
 another domain, or to the other transport. Its records then take over the ``first``
 values of the earlier ones, so the state before the first conversion is written once. A
@@ -181,22 +178,14 @@ def _before(state: ConversionState, host: HostRecord, number: int) -> Optional[s
 
 
 def unlike(
-    state: ConversionState,
-    host: HostRecord,
-    observed: Observation,
-    *,
-    mounted: bool = True,
+    state: ConversionState, host: HostRecord, observed: Observation
 ) -> tuple[str, ...]:
-    """Return a sentence per mount of ``host`` that is not as it should be, or is there
-    at all if nothing should be ``mounted``; none if the host is proven.
+    """Return a sentence per mount of ``host`` that is not as it should be; none if the
+    host is proven.
     """
     wrong = []
     for export, wanted in wanted_transports(state, host):
         transport = observed.transports.get(export)
-        if not mounted:
-            if transport is not None:
-                wrong.append(f"{export} is still mounted")
-            continue
         if wanted is None or transport == wanted:
             continue
         if transport is None:

@@ -314,10 +314,9 @@ def failed(state: ConversionState, step: RunStep, why: str) -> ConversionState:
         state = state.with_host(subject, stage=Stage.FAILED, why=why)
     if why not in reasons:
         reasons = f"{reasons.rstrip('.')}; {why}" if reasons else why
-    if host is None:
-        # No host can continue without the domain.
-        return replace(state, why=reasons, doing="", stage=Stage.STOPPED)
-    return replace(state, why=reasons, doing="")
+    # No host can continue without the domain.
+    stage = state.stage if host else Stage.STOPPED
+    return replace(state, why=reasons, doing="", stage=stage)
 
 
 def marked(state: ConversionState, step: RunStep) -> ConversionState:
@@ -378,29 +377,14 @@ REMOVED = "it is no longer in the engine"
 _MAINTENANCE = "maintenance"
 
 
-@dataclass(frozen=True)
-class Aim:
-    """What has to be true of a host that should be up: that its domains are ``mounted``
-    as wanted, or not at all. ``remounts``: it may go through maintenance for that.
-    ``done`` is its stage then, ``left`` if somebody else has it in maintenance.
-    """
-
-    mounted: bool = True
-    remounts: bool = True
-    done: str = Stage.DONE
-    left: str = Stage.LEFT
-
-
-REMOUNTED = Aim()
-# Offline: the domains are in maintenance, then active again.
-UNMOUNTED = Aim(mounted=False, done=Stage.UNMOUNTED, left=Stage.UNMOUNTED)
-PROVEN = Aim(remounts=False)
-
-
 def host_step(  # noqa: PLR0911 - one row per status
-    now: Snapshot, host: HostRecord, aim: Aim = REMOUNTED
+    now: Snapshot, host: HostRecord, done: str = Stage.DONE
 ) -> RunStep:
-    """Return the next step of a host, from its status and its own report."""
+    """Return the next step of a host, from its status and its own report.
+
+    ``done`` is its stage in the end. With UNMOUNTED nothing is mounted on it then, else
+    its domains as wanted; offline, it is not remounted for that.
+    """
     if now.host(host) is None:
         return mark(host, Stage.DONE, REMOVED)
     status, back = now.status(host), host.goal == BACK
@@ -412,8 +396,8 @@ def host_step(  # noqa: PLR0911 - one row per status
         policy = policy_step(now, host)
         if policy is not None:
             return policy
-    if status == "up" or (status == "non_operational" and not aim.mounted):
-        return _mounts_step(now, host, aim)
+    if status == "up" or (status == "non_operational" and done == Stage.UNMOUNTED):
+        return _mounts_step(now, host, done)
     if status == "preparing_for_maintenance":
         # On the way back, an evacuation that does not end is cancelled: the host is
         # activated, and its mounts are unchanged.
@@ -425,7 +409,8 @@ def host_step(  # noqa: PLR0911 - one row per status
     if status == _MAINTENANCE:
         if host.stage in Stage.IN_PLAY or host.ours:
             return leave(host)
-        return mark(host, aim.left, "somebody else moved it to maintenance")
+        left = Stage.LEFT if done == Stage.DONE else done
+        return mark(host, left, "somebody else moved it to maintenance")
     if status == "non_operational" and back and host.stage != Stage.LEAVING:
         # Only maintenance unmounts what it has mounted with the new transport.
         return enter(host)
@@ -436,21 +421,23 @@ def host_step(  # noqa: PLR0911 - one row per status
     return fail(host, _is(host, status))
 
 
-def _mounts_step(now: Snapshot, host: HostRecord, aim: Aim) -> RunStep:
+def _mounts_step(now: Snapshot, host: HostRecord, done: str) -> RunStep:
     """Return the next step of a host that is up."""
     remounted = host.stage == Stage.LEAVING
     if now.state.kind == HEAL and host.goal == BACK:
         # It is not worse than before.
-        return mark(host, aim.done)
+        return mark(host, done)
     if remounted and host.name not in now.arrived:
         return wait_out(host)
     observed = now.observations.get(host.name)
     if observed is None or observed.problem:
         return _ask(host, observed)
-    wrong = unlike(now.state, host, observed, mounted=aim.mounted)
+    wrong = unlike(now.state, host, observed)
+    if done == Stage.UNMOUNTED:
+        wrong = tuple(f"{export} is still mounted" for export in observed.transports)
     if not wrong:
-        return mark(host, aim.done)
-    if remounted or not aim.remounts:
+        return mark(host, done)
+    if remounted or (now.state.mode == OFFLINE and done == Stage.DONE):
         return fail(host, f"on {host.name} {'; '.join(wrong)}")
     return enter(host)
 
@@ -703,7 +690,7 @@ def _unmounted(now: Snapshot) -> Optional[RunStep]:
     return _first(
         now,
         [
-            host_step(now, host, UNMOUNTED)
+            host_step(now, host, Stage.UNMOUNTED)
             if now.takes_part(host)
             else mark(host, Stage.UNMOUNTED)
             for host in now.state.hosts
@@ -733,7 +720,7 @@ def _proven(now: Snapshot) -> Optional[RunStep]:
     return _first(
         now,
         [
-            host_step(now, host, PROVEN)
+            host_step(now, host)
             if mounts and now.takes_part(host)
             else mark(host, Stage.LEFT, "it did not mount the domain")
             for host in now.state.hosts

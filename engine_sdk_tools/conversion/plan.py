@@ -12,7 +12,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Optional, TypeVar
+from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.conversion import model
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
@@ -142,7 +142,7 @@ def plan_convert(
     snapshot = Snapshot(state, engine, observed)
     if _is_so(snapshot):
         return ConversionPlan(state, ())
-    warnings = tuple(model.warnings(hosts, domains, request))
+    warnings = tuple(model.warnings(hosts, request))
     return ConversionPlan(state, steps_of(snapshot), warnings, observed)
 
 
@@ -430,12 +430,7 @@ def reverting(state: ConversionState) -> ConversionState:
     state = replace(as_at_first(state), stage=Stage.REVERTING, why="", doing="")
     if state.mode == OFFLINE:
         return all_back(state)
-    back = (Stage.DONE, Stage.LEFT)
-    names = [
-        h.name
-        for h in state.hosts
-        if h.touched and not (h.goal == BACK and h.stage in back)
-    ]
+    names = [h.name for h in state.hosts if _is_changed(h)]
     others = [h.name for h in state.hosts if h.name not in names]
     state = state.with_hosts(others, goal=BACK, stage=Stage.DONE)
     return state.with_hosts(names, goal=BACK, stage=Stage.TODO, why="", left_out=False)
@@ -443,21 +438,14 @@ def reverting(state: ConversionState) -> ConversionState:
 
 def renamed(state: ConversionState, engine: Engine) -> ConversionState:
     """Return the state with the present names of hosts and domains."""
-    names = {host.id: host.name for host in engine.hosts}
-    names.update((domain.id, domain.name) for domain in engine.domains)
+    present: tuple[Any, ...] = (*engine.hosts, *engine.domains)
+    names = {one.id: one.name for one in present}
 
-    def now(records: Iterable[_Named]) -> tuple[_Named, ...]:
+    def now(records: Iterable[Any]) -> tuple[Any, ...]:
         return tuple(replace(r, name=names.get(r.id, r.name)) for r in records)
 
-    return replace(
-        state,
-        hosts=now(state.hosts),
-        former=now(state.former),
-        domains=now(state.domains),
-    )
-
-
-_Named = TypeVar("_Named", HostRecord, DomainRecord)
+    hosts, former = now(state.hosts), now(state.former)
+    return replace(state, hosts=hosts, former=former, domains=now(state.domains))
 
 
 def resumed(state: ConversionState) -> ConversionState:

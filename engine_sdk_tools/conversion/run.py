@@ -11,7 +11,6 @@ the clusters; the whole engine is read for the other steps, so a conversion send
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Optional
@@ -139,9 +138,8 @@ class ConversionRun:
         # Whether a host went to maintenance.
         self.moved = False
         self.steps_done = 0
-        self.tries: Counter[tuple[str, str, str, str]] = Counter()
-        # The time of the first try of each step, by the session's clock.
-        self.first_try: dict[tuple[str, str, str, str], float] = {}
+        # The times of the tries of each step, by the session's clock.
+        self.tries: dict[tuple[str, str, str, str], list[float]] = {}
 
     def run(self) -> ConversionState:
         """Return the state at the end.
@@ -369,9 +367,9 @@ class ConversionRun:
     def _repeated_in_vain(self, step: RunStep) -> str:
         """Return why ``step`` is not tried again, "" if it is."""
         key = (self.state.stage, step.kind, step.subject, step.doing)
-        now = self.session.clock()
-        first = self.first_try.setdefault(key, now)
-        tries, self.tries[key] = self.tries[key], self.tries[key] + 1
+        now, times = self.session.clock(), self.tries.setdefault(key, [])
+        times.append(now)
+        tries = len(times) - 1
         if not tries or step.kind == Kind.LOOK:
             return ""
         if step.kind != Kind.ENTER:
@@ -383,7 +381,7 @@ class ConversionRun:
         why = f"{step.doing} had no effect" + "".join(
             f": {text}" for text in texts[-1:]
         )
-        if now - first >= BUSY_S:
+        if now - times[0] >= BUSY_S:
             return why
         self.listener.note(f"{why}; retrying for up to {BUSY_S:.0f} s")
         self.session.sleep(_RETRY_S)

@@ -220,7 +220,6 @@ class InUse:
     cell: Cell
     mounted: Optional[bool] = None
     transport: Optional[str] = None
-    proof: Optional[Proof] = None
     review: Optional[MountReview] = None
 
 
@@ -362,7 +361,7 @@ def _domain_in_use(
         cell = replace(cell, fix=fix)
     paths = (one for one in paths_of(report) if mount.source in one.exports)
     cell = with_paths(with_health(cell, its), next(paths, None))
-    return InUse(host.name, asked, cell, True, proof.transport, proof, review)
+    return InUse(host.name, asked, cell, True, proof.transport, review)
 
 
 def _not_mounted(host: Host, domain: Domain, asked: Requested) -> Cell:
@@ -550,11 +549,6 @@ def host_problems(
         warnings.append(
             f"no report from {listed(silent)}: if such a host cannot mount the domain, "
             "only the engine's events show it; then everything is rolled back"
-        )
-    if connection_transport(row) != transport and not offenders and not silent:
-        warnings.append(
-            f"the mount options do not request {transport}; the hosts use it because "
-            "of their policies"
         )
     return offenders, warnings
 

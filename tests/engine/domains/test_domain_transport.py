@@ -313,7 +313,7 @@ def test_cm_id_is_part_of_the_proof():
     cm_id = CmId("rxe0", "CONNECT", "[rpcrdma]", None, "10.0.0.1:20049")
     told = report(facts=replace(facts(ready), cm_ids=(cm_id,)), status=status())
     found = transports_in_use(host(), told, [domain()])[0]
-    assert (found.transport, len(found.proof.signals)) == ("rdma", 3)
+    assert (found.transport, len(found.review.proof.signals)) == ("rdma", 3)
 
 
 def test_domains_without_a_transport_are_refused_by_name_and_left_out_else():
