@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Show a run in the administration portal: an external job with a flat list of steps
-among the tasks, and an event at its end; and roll back what a run has created.
+among the tasks, and an event at its end; roll back what a run has created; and lock a
+data center.
 
 If the engine does not accept a part of this, a note says so, and the run continues.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
@@ -211,26 +212,17 @@ class Listeners(Listener):
             listener.note(sentence)
 
 
+@dataclass
 class Task:
     """Long work: ``job`` gets its progress, for the engine; ``listener`` passes it on
-    to the session's listener, too.
+    to the session's listener, too. The work may set its result, ``sentence`` and
+    ``succeeded``.
     """
 
-    def __init__(self, session: Session, job: Optional[EngineJob]) -> None:
-        self.job: Listener = job or Listener()
-        self.listener: Listener = Listeners(session.listener, self.job)
-        self._open = job
-
-    def ended(
-        self, sentence: str, *, succeeded: bool, patience_s: float = END_S
-    ) -> None:
-        """End the job, with an event in the engine with the text ``sentence``.
-
-        If the engine is unavailable, this tries for ``patience_s`` seconds.
-        """
-        job, self._open = self._open, None
-        if job is not None:
-            job.finish(sentence, succeeded=succeeded, patience_s=patience_s)
+    job: Listener
+    listener: Listener
+    sentence: str
+    succeeded: bool = True
 
 
 @contextmanager
@@ -238,23 +230,30 @@ def task(
     session: Session, title: str, *, resume: str, wanted: bool = True
 ) -> Iterator[Task]:
     """Yield the Task with the title ``title`` ("create domain data2"), which has a job
-    in the engine if that is ``wanted``; an error ends the job as failed. ``resume``
-    says how to continue after an interrupt or a bug of ours.
+    in the engine if that is ``wanted``, and an event at its end; an error ends the job
+    as failed. ``resume`` says how to continue after an interrupt or a bug of ours.
     """
-    work = Task(session, EngineJob(session, f"{ORIGIN}: {title}") if wanted else None)
+    job = EngineJob(session, f"{ORIGIN}: {title}") if wanted else None
+    shown = job or Listener()
+    work = Task(shown, Listeners(session.listener, shown), f"{title}: done")
+
+    def ended(sentence: str, *, succeeded: bool, patience_s: float = END_S) -> None:
+        if job is not None:
+            job.finish(sentence, succeeded=succeeded, patience_s=patience_s)
+
     try:
         yield work
     except Problem as problem:
-        work.ended(f"{title} failed: {problem.one_line}", succeeded=False)
+        ended(f"{title} failed: {problem.one_line}", succeeded=False)
         raise
     except BaseException as error:
         # The note first: ending the job may take a while, and be interrupted too.
         interrupted = isinstance(error, KeyboardInterrupt)
         outcome = "was interrupted" if interrupted else "stopped by an error"
         session.listener.note(f"{title} {outcome}; {resume}")
-        work.ended(f"{title} {outcome}", succeeded=False, patience_s=0.0)
+        ended(f"{title} {outcome}", succeeded=False, patience_s=0.0)
         raise
-    work.ended(f"{title}: done", succeeded=True)
+    ended(work.sentence, succeeded=work.succeeded)
 
 
 def find_open_jobs(session: Session, prefix: str) -> list[Any]:
@@ -407,3 +406,117 @@ def undo(session: Session, made: Sequence[Undo], listener: Listener) -> Undone:
             by_hand.append(step.manual_fix)
             impossible = step.first
     return Undone(tuple(done), tuple(left), tuple(dict.fromkeys(by_hand)))
+
+
+# Lock a data center.
+
+_JOBS = "ovirt-rdma: "
+
+
+class OtherRun(Problem):
+    """Another run works on the same domains, or on their hosts (exit code 75)."""
+
+    exit_code = ExitCode.OTHER_RUN
+
+
+class DataCenterLock:
+    """Lets one run at a time change a data center, on all machines.
+
+    The lock is an open external job of the engine: nothing else survives a killed run
+    and a restart of the engine and is visible to everybody, with the engine alone. A
+    run first creates its job and then looks for others, so that of two runs that start
+    together at most one continues. A lasting job is ended only by its run, or with
+    ``--take-over``; a run whose job was ended by somebody else stops before its next
+    change. ``job`` is None before :meth:`claim`, and if the engine did not accept it.
+
+    ``owner`` names this machine and user in the descriptions of jobs; ``unfinished``
+    are the jobs of its runs in the data center that can be resumed. The lock of their
+    state folder ensures that only one of their runs is working. With ``take_over``,
+    jobs of other owners are ended as failed, and their runs stop.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        owner: str,
+        unfinished: Collection[Optional[str]] = (),
+        *,
+        take_over: bool = False,
+    ) -> None:
+        self.job: Optional[EngineJob] = None
+        self._session = session
+        self._owner = owner
+        self._unfinished = unfinished
+        self._take_over = take_over
+
+    def check_free(self, about: Sequence[str]) -> None:
+        """Raise OtherRun if another run has an open job about one of the objects
+        ``about``, by id. Jobs that may be ended are ended, once we have a job.
+        """
+        own = self.job.id if self.job else None
+        for job in find_open_jobs(self._session, _JOBS):
+            ours = self._owner in job.description
+            if not any(id in job.description for id in about):
+                continue
+            if ours and (job.id == own or job.id in self._unfinished):
+                continue
+            if not ours and not self._take_over:
+                raise _other(job)
+            # A job of ours belongs to a run that was killed before its first change or
+            # after its last. A job of others is ended only after the confirmation.
+            if ours or self.job is not None:
+                end_job(self._session, job.id, succeeded=ours)
+
+    def claim(self, state: Any, what: str, about: Sequence[str]) -> Optional[str]:
+        """Create the job of ``state``, or resume the one that it left open; return its
+        id, None if the engine did not accept it (a note says so). Raises OtherRun.
+
+        ``what`` is what the run does, and ``about`` the ids of the objects that it
+        changes (see :func:`described`).
+        """
+        description = described(what, about, self._owner)
+        adopt = None
+        if state.job is not None and is_open(self._session, state.job):
+            adopt = state.job
+        self.job = EngineJob(self._session, description, adopt, lasting=True)
+        try:
+            self.check_free(about)
+        except OtherRun as other:
+            if adopt is None:
+                sentence = f"{description}: not started: {other}"
+                self.job.finish(sentence, succeeded=False)
+            raise
+        return self.job.id
+
+    def check(self) -> None:
+        """Raise OtherRun if somebody has ended our job meanwhile."""
+        job = self.job.id if self.job else None
+        if job is not None and not is_open(self._session, job):
+            raise OtherRun(
+                "conversion-lock-lost",
+                "this run's task in the engine was ended or removed: another run has "
+                "taken over, or somebody ended it; this run changes nothing more",
+                "see the engine's tasks and events for the reason; the state file of "
+                "this run records what it has started",
+            )
+
+
+def described(what: str, about: Sequence[str], owner: str) -> str:
+    """Return the description of a job; other runs find the ids ``about`` and the owner
+    in it. The ids are at the end, because the portal shows 80 characters.
+    """
+    return f"{_JOBS}{what} (by {owner}; {', '.join(about)})"
+
+
+def _other(job: Any) -> OtherRun:
+    times = ""
+    known = (job.start_time, job.last_updated)
+    if None not in known:
+        began, last = (f"{time:%Y-%m-%d %H:%M:%S%z}" for time in known)
+        times = f", started {began}, last active {last} by the engine's clock"
+    return OtherRun(
+        "conversion-lock-held",
+        f"the engine has an open task '{job.description}' of another run{times}",
+        "wait until it has ended; if that run has been abandoned, add --take-over, "
+        "which ends its task and stops the run if it is still running",
+    )

@@ -29,7 +29,6 @@ ROOMS = (
 )
 # Texts for people that name a command: they remove nothing.
 TEXTS = {
-    "engine_sdk_tools/domains/transport.py": "_first",
     "storage/mounts.py": "conflict_fix",
     "storage/vdsm/export.py": "_existing",
 }

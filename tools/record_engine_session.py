@@ -194,7 +194,7 @@ def _look(story: Story, world: World) -> None:
         "The starting point",
         "One data center with an old domain over TCP.",
     )
-    story.command("domain list", expect=f"tcp {HOSTS}")
+    story.command("domain list", expect="tcp")
     story.say("Are the hosts ready?")
     story.command("hosts check", 3, expect="FAIL host02")
     story.say(

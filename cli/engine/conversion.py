@@ -29,23 +29,22 @@ from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine
-from ovirt_rdma.engine_sdk_tools.conversion.lock import (
-    command_of,
-    exit_code,
-    left_out,
-    revert_command_of,
-    sentence,
-)
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     HEAL,
-    TCP,
     ConversionState,
     HostRecord,
     Stage,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
-from ovirt_rdma.engine_sdk_tools.conversion.steps import Kind, RunStep
+from ovirt_rdma.engine_sdk_tools.conversion.next_step import Kind, RunStep
+from ovirt_rdma.engine_sdk_tools.conversion.plan import (
+    ConversionPlan,
+    command_of,
+    exit_code,
+    hosts_left_out,
+    revert_command_of,
+    sentence,
+)
 from ovirt_rdma.engine_sdk_tools.domains.transport import domains_to_verify
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.host.policy.load import PolicyFiles
@@ -152,8 +151,6 @@ def show_result(state: ConversionState, output: Output, *, done: bool) -> None:
 
 
 def _as_it_is(state: ConversionState) -> str:
-    if state.kind == HEAL and state.to == TCP:
-        return "no domain has to go to TCP"
     if state.kind == HEAL:
         return "no mount is known to be degraded"
     verb = "are" if len(state.domains) > 1 else "is"
@@ -180,7 +177,7 @@ def _next(state: ConversionState) -> list[str]:
     verify = f"ovirt-rdma domain verify {' '.join(names)}"
     if not names:
         verify = "ovirt-rdma hosts check"
-    if state.stage == Stage.CONVERTED and left_out(state):
+    if state.stage == Stage.CONVERTED and hosts_left_out(state):
         # When these hosts are up again, the same command converts them.
         return [verify, command_of(state)]
     if state.stage in (Stage.CONVERTED, Stage.REVERTED):
@@ -387,28 +384,18 @@ class Heal(ChangesDomains):
         "5 done on some hosts, not on others, 6 failed, and rolled back,\n"
         f"{_OTHER_RUN}"
     )
-    examples = ("", "data1 --batch 2", "--to-tcp")
+    examples = ("", "data1 --batch 2")
     more = (
         "Hosts on which a mount has fallen back to TCP go through maintenance\n"
-        "and activation, the SPM last, and are verified. --to-tcp is for domains\n"
-        "whose RDMA mounts have stalled while TCP would work, and whose rule\n"
-        "prefers RDMA: they are converted to TCP, host by host; 'domain revert'\n"
-        "takes them forward again. Needs hosts that watch their mounts\n"
-        "(health_interval in the policy)."
+        "and activation, the SPM last, and are verified."
     )
 
     names: list[str]
-    to_tcp: bool
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
         parser.add_argument(
             "names", metavar="NAME", nargs="*", help="only these domains"
-        )
-        parser.add_argument(
-            "--to-tcp",
-            action="store_true",
-            help="move domains to TCP whose RDMA mounts have stalled",
         )
         add_batch(parser)
         cls.add_shared(parser)
@@ -429,7 +416,7 @@ class Heal(ChangesDomains):
                 def act(
                     rdma: RdmaEngine, how: dict[str, Any]
                 ) -> Optional[ConversionState]:
-                    return rdma.heal(center, *chosen, to_tcp=self.to_tcp, **how)
+                    return rdma.heal(center, *chosen, **how)
 
                 return _run_one(self, context, session, act, content), True
 

@@ -2,13 +2,12 @@
 """Run ``domain create``, ``domain list`` and ``domain verify``.
 
 ``create`` checks the request, creates an NFS domain and verifies its transport.
-``list`` shows the file storage domains with the transport that is requested and in use.
+``list`` shows the file storage domains with the transport that the engine requests.
 ``verify`` shows the proven transport of each domain on each host as a matrix.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any, Optional
 
@@ -22,8 +21,6 @@ from ovirt_rdma.cli.engine.main import (
 )
 from ovirt_rdma.cli.engine.session import (
     Approver,
-    access_of,
-    ask_hosts,
     changing,
     matrix_code,
     open_session,
@@ -39,14 +36,13 @@ from ovirt_rdma.engine_sdk_tools.domains.create import (
 )
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainPlan, DomainRequest
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
-    DomainRow,
     InUse,
-    domain_rows,
+    connection_transport,
     file_domains,
+    verifiable,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import (
-    Host,
+    Domain,
     OnHost,
     data_center_named,
     domain_status,
@@ -196,18 +192,28 @@ def _transport(host: InUse) -> str:
     return host.transport or ("unproven" if host.mounted else "not mounted")
 
 
-class ListDomains(EngineVerb, AccessOptions):
-    """List the domains, with the transport on the hosts if these can be asked."""
+_HEADINGS = [
+    "DOMAIN",
+    "DATA CENTER",
+    "TYPE",
+    "STATUS",
+    "EXPORT",
+    "NFS",
+    "ENGINE REQUESTS",
+]
+
+
+class ListDomains(EngineVerb):
+    """List the domains, with the transport that the engine's options request."""
 
     codes = "0 listed, 1 failed"
-    examples = ("", "--datacenter dc1 -o json", "--facts-dir dumps")
+    examples = ("", "--datacenter dc1 -o json")
 
     datacenter: Optional[str]
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
         add_data_center(parser)
-        add_host_access(parser)
 
     def run(self, context: Context) -> int:
         output = context.output
@@ -216,93 +222,57 @@ class ListDomains(EngineVerb, AccessOptions):
         center = None
         if self.datacenter is not None:
             center = data_center_named(engine, self.datacenter).id
-        domains = file_domains(engine, center)
-        access = access_of(self, context)
-        hosts = engine.hosts if center is None else engine.hosts_of(center)
-        without_report: list[OnHost] = []
-        reports = () if access is None else ask_hosts(hosts, access, output)
-        rows = domain_rows(engine, domains, _collect_problems(reports, without_report))
+        centers = {center.id: center.name for center in engine.data_centers}
+        documents = [
+            _document(domain, centers.get(domain.data_center or ""))
+            for domain in file_domains(engine, center)
+        ]
         problems = [
             *engine.problems,
             *(
                 f"{domain.name} is {domain_status(engine, domain)}"
-                for domain in domains
+                for domain in file_domains(engine, center)
                 if domain.status == "unknown"
             ),
         ]
         if not output.for_people:
-            output.document(
-                "domain-list",
-                {
-                    "hosts_asked": access is not None,
-                    "domains": [_document(row) for row in rows],
-                    "problems": [
-                        *problems,
-                        *(f"{host.host}: {host.sentence}" for host in without_report),
-                    ],
-                },
-            )
+            content = {"domains": documents, "problems": problems}
+            output.document("domain-list", content)
             return 0
-        for sentence in (
-            *problems,
-            *(one.line for one in group_by_sentence(without_report)),
-        ):
+        for sentence in problems:
             output.message(f"note: {sentence}")
-        if not rows:
+        if not documents:
             output.line("There is no file storage domain.")
             return 0
-        cells = [_cells(row, with_hosts=access is not None) for row in rows]
-        output.table([*cells[0]], [[*row.values()] for row in cells])
+        output.table(_HEADINGS, [_cells(one) for one in documents])
         return 0
 
 
-def _collect_problems(
-    reports: Iterable[tuple[Host, HostReport]], without_report: list[OnHost]
-) -> Iterator[tuple[Host, HostReport]]:
-    """Yield ``reports``; add to ``without_report`` why hosts have none."""
-    for host, report in reports:
-        if report.problem:
-            without_report.append(OnHost(host.name, host.address, report.problem))
-        yield host, report
-
-
-def _cells(row: DomainRow, *, with_hosts: bool) -> dict[str, str]:
-    """Return the row of the table, by heading."""
-    domain, connection = row.domain, row.domain.connection
-    kind = domain.type + (" (master)" if domain.master else "")
-    kind += "" if domain.storage_type == "nfs" else f" {domain.storage_type}"
-    version = (connection.nfs_version or "-") if connection else "-"
-    cells = {
-        "DOMAIN": domain.name,
-        "DATA CENTER": row.data_center or "-",
-        "TYPE": kind,
-        "STATUS": status_label(domain.status),
-        "EXPORT": connection.export if connection else "-",
-        "NFS": version.lstrip("v").replace("_", "."),
-        "ENGINE REQUESTS": row.by_row or "-",
-    }
-    if with_hosts:
-        cells["HOSTS REQUEST"] = _counts(row.asked)
-        cells["IN USE"] = _counts(row.in_use)
-    return cells
-
-
-def _counts(counted: dict[str, int]) -> str:
-    return (
-        ", ".join(f"{transport} {number}" for transport, number in counted.items())
-        or "-"
-    )
-
-
-def _document(row: DomainRow) -> dict[str, Any]:
-    connection = row.domain.connection
+def _document(domain: Domain, data_center: Optional[str]) -> dict[str, Any]:
+    connection = domain.connection
+    nfs = connection if verifiable(domain) else None
     return {
-        **asdict(row.domain),
-        "data_center": row.data_center,
+        **asdict(domain),
+        "data_center": data_center,
         "export": connection.export if connection else None,
-        "engine_asks": row.by_row,
-        "hosts": [asdict(host) for host in row.hosts],
+        "engine_asks": connection_transport(nfs) if nfs else None,
     }
+
+
+def _cells(domain: dict[str, Any]) -> list[str]:
+    kind = domain["type"] + (" (master)" if domain["master"] else "")
+    if domain["storage_type"] != "nfs":
+        kind += f" {domain['storage_type']}"
+    version = (domain["connection"] or {}).get("nfs_version") or "-"
+    return [
+        domain["name"],
+        domain["data_center"] or "-",
+        kind,
+        status_label(domain["status"]),
+        domain["export"] or "-",
+        version.lstrip("v").replace("_", "."),
+        domain["engine_asks"] or "-",
+    ]
 
 
 class Verify(EngineVerb, AccessOptions, AllowNone):

@@ -266,7 +266,7 @@ EXIT_CODES = tuple(ExitCode)
 _DOMAIN: Table = (
     (
         "list",
-        "list the file storage domains, with their transport",
+        "list the file storage domains",
         "engine.domains.ListDomains",
     ),
     ("create", "create an NFS domain, by default over RDMA", "engine.domains.Create"),

@@ -29,7 +29,7 @@ from ovirt_rdma.cli.engine.session import (
 )
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Context, Parser
-from ovirt_rdma.engine_sdk_tools.conversion.steps import RunStep
+from ovirt_rdma.engine_sdk_tools.conversion.next_step import RunStep
 from ovirt_rdma.engine_sdk_tools.hosts import deploy_hook
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import collection_folder
 from ovirt_rdma.engine_sdk_tools.model import (

@@ -29,29 +29,10 @@ from ovirt_rdma.engine_sdk_tools.api.auth import Flags, from_sources, state_fold
 from ovirt_rdma.engine_sdk_tools.api.request import EngineProblem, Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import pinned_on, running_on
-from ovirt_rdma.engine_sdk_tools.conversion.lock import (
-    DataCenterLock,
-    OtherRun,
-    check_resumable,
-    command_of,
-    concerned,
-    described,
-    earlier_conversions,
-    exit_code,
-    has_other_options,
-    interrupted_lines,
-    is_converted,
-    latest_state,
-    refuse_other_runs,
-    sentence,
-    with_related,
-)
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERT,
     HEAL,
     RDMA,
-    ROLLING,
-    TCP,
     ConversionRequest,
     ConversionState,
     Stage,
@@ -60,24 +41,34 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     data_center_of,
     refused,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.next_step import renamed
 from ovirt_rdma.engine_sdk_tools.conversion.plan import (
     ConversionPlan,
+    check_resumable,
+    command_of,
+    concerned,
+    earlier_conversions,
+    exit_code,
+    has_other_options,
+    interrupted_lines,
+    is_converted,
+    latest_state,
     plan_convert,
     plan_heal,
     plan_resume,
     plan_revert,
-    stalled_domains,
+    refuse_other_runs,
+    renamed,
+    sentence,
+    task_title,
+    with_related,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.run import carry_out
+from ovirt_rdma.engine_sdk_tools.conversion.run import ConversionRun
 from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade, create_domain
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainRequest,
     plan_domain_create,
 )
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
-    DomainRow,
-    domain_rows,
     domains_to_verify,
     no_report,
     verify,
@@ -107,7 +98,9 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
 )
 from ovirt_rdma.engine_sdk_tools.job import (
     END_S,
+    DataCenterLock,
     Listeners,
+    OtherRun,
     Task,
     end_job,
     is_open,
@@ -230,13 +223,9 @@ class RdmaEngine:
         """Log out. Never raises; may be repeated."""
         self._close()
 
-    def domains(self, *names: str) -> tuple[DomainRow, ...]:
-        """Return the NFS domains, or those with these names, with the transport that is
-        requested and in use (``asked``, ``in_use``: hosts by transport).
-        """
-        engine = read_engine(self.session)
-        chosen = domains_to_verify(engine, names)
-        return domain_rows(engine, chosen, self._asked(engine.hosts))
+    def domains(self, *names: str) -> list[Domain]:
+        """Return the NFS domains, or those with these names."""
+        return domains_to_verify(read_engine(self.session), names)
 
     def verify(self, *names: str, data_center: Optional[str] = None) -> Matrix:
         """Return the proven transport of each domain on each host of its data center.
@@ -314,7 +303,7 @@ class RdmaEngine:
             failed = ", ".join(pushed.host for pushed in result.failed)
             good = f"{plan.digest} is on all of them"
             outcome = f"failed on {failed}" if failed else good
-            work.ended(f"{title}: {outcome}", succeeded=not failed)
+            work.sentence, work.succeeded = f"{title}: {outcome}", not failed
         return result
 
     def compare_policy(
@@ -378,7 +367,7 @@ class RdmaEngine:
             result = attach_network(
                 self.session, plan, work.listener, batch=batch, keep_going=keep_going
             )
-            work.ended(result.summary, succeeded=result.exit_code == 0)
+            work.sentence, work.succeeded = result.summary, result.exit_code == 0
         return result
 
     def create_domain(
@@ -421,17 +410,10 @@ class RdmaEngine:
         request = ConversionRequest(to, rolling, **options)
         engine = read_engine(self.session, to_change=True)
         each = dict.fromkeys((name, *names))
-        domains = [domain_named(engine, one, data_center) for one in each]
+        domains = list(
+            dict.fromkeys(domain_named(engine, one, data_center) for one in each)
+        )
         run = _Run(approve, take_over, dry_run)
-        return self._convert(engine, list(dict.fromkeys(domains)), request, run)
-
-    def _convert(
-        self,
-        engine: Engine,
-        domains: list[Domain],
-        request: ConversionRequest,
-        run: _Run,
-    ) -> Optional[ConversionState]:
         if not all(domain.data_center for domain in domains):
             check_domains(engine, domains, request)
         center = data_center_of(domains[0])
@@ -512,7 +494,6 @@ class RdmaEngine:
         self,
         data_center: str,
         *names: str,
-        to_tcp: bool = False,
         batch: int = 1,
         approve: Approve = always,
         take_over: bool = False,
@@ -521,26 +502,13 @@ class RdmaEngine:
         """Remount the domains of a data center, or those of ``names``, on the hosts
         where they fell back to TCP; or resume that.
 
-        ``to_tcp``: convert those to TCP whose RDMA mounts have stalled. The state has
-        no hosts if there was nothing to do. Raises as :meth:`convert`, and ChecksFailed
-        if no host can be healed.
+        The state has no hosts if there was nothing to do. Raises as :meth:`convert`,
+        and ChecksFailed if no host can be healed.
         """
         engine = read_engine(self.session, to_change=True)
         center = data_center_named(engine, data_center).id
         domains = domains_to_verify(engine, names, data_center)
         run = _Run(approve, take_over, dry_run)
-        if to_tcp:
-            hosts = engine.hosts_of(center)
-            going, left = stalled_domains(engine, domains, self._stream(hosts))
-            if going:
-                for why in left:
-                    self.session.listener.note(f"warning: {why}")
-                request = ConversionRequest(TCP, rolling=True, batch=batch)
-                return self._convert(engine, going, request, run)
-            refuse_all(left)
-            return ConversionState(
-                HEAL, center, TCP, ROLLING, (), (), stage=Stage.CONVERTED
-            )
         with self._locked(engine, center, run) as states:
             begun = (s for s in states if s.kind == HEAL)
             interrupted = next((s for s in begun if s.stage in Stage.UNDER_WAY), None)
@@ -611,8 +579,7 @@ class RdmaEngine:
                 return None
             lock, title = run.lock, f"prepare hosts of {state.name}"
             if self._tasks:
-                text = described(title, [center], self._states.owner())
-                state = replace(state, job=lock.claim(state, text, [center]))
+                state = replace(state, job=lock.claim(state, title, [center]))
             with self._paused(
                 lock,
                 lambda: preparation.interrupted_lines(file.last or state),
@@ -695,15 +662,15 @@ class RdmaEngine:
                 held.enter_context(self._states.only_run(center))
             states = [renamed(state, engine) for state in self._states.states(center)]
             if not run.dry_run:
-                mine: list[Any] = [*states]
+                jobs = [s.job for s in states if s.stage not in Stage.FINISHED]
                 present = self._preparation_file(center).read()
                 if present is not None and present.stage == preparation.PREPARING:
                     if not prepares:
                         refuse_conversion()
-                    mine.append(present)
+                    jobs.append(present.job)
                 owner = self._states.owner()
                 run.lock = DataCenterLock(
-                    self.session, owner, mine, take_over=run.take_over
+                    self.session, owner, jobs, take_over=run.take_over
                 )
             yield states
 
@@ -744,22 +711,17 @@ class RdmaEngine:
         if not self._approved(plan, run.approve):
             return None
         if self._tasks:
-            state = replace(state, job=lock.take(state))
+            about = concerned(state)
+            state = replace(state, job=lock.claim(state, task_title(state), about))
         file, job = self._states.file_for(state), lock.job
         with self._paused(
             lock, lambda: interrupted_lines(file.last or state)
         ) as listener:
             fresh = time.monotonic() - run.began <= FRESH_S
-            observed = plan.observed if fresh else None
-            state = carry_out(
-                self.session,
-                access,
-                state,
-                file,
-                listener,
-                observed=observed,
-                lock=lock,
-            )
+            observed = plan.observed if fresh else {}
+            state = ConversionRun(
+                self.session, access, file, listener, state, observed, lock.check
+            ).run()
         succeeded = exit_code(state) == 0
         if state.kind != HEAL and state.stage not in Stage.FINISHED:
             # Only this machine knows about an incomplete conversion: the next one of

@@ -8,18 +8,11 @@ from the engine beforehand. Leases, inserted CDs, image transfers and tasks cann
 read: the engine refuses the deactivation because of them, which ends the conversion
 with the engine's reason and without a change.
 
-At its start a conversion records each domain with its mount options for the new
-transport, and each host.
-
 A conversion may be followed by another of the same domains: for later hosts, with
 another domain, or to the other transport. Its records then take over the ``first``
 values of the earlier ones, so the state before the first conversion is written once. A
 conversion that fails is rolled back to the state that it found itself; a revert
 restores the first. Only what somebody else has written since is left to them.
-
-Planning asks this value, a FleetReport, and sees no report. A report has some hundred
-kilobytes and there may be hundreds, so they are read one by one and condensed on
-arrival.
 """
 
 from __future__ import annotations
@@ -27,7 +20,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Callable, Optional, TypeVar
+from typing import Any, Callable, Optional, TypeVar, Union
 
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.api.session import Session
@@ -44,12 +37,15 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     HostRecord,
     Stage,
 )
-from ovirt_rdma.engine_sdk_tools.domains.transport import Mounts, export_at, route_to
+from ovirt_rdma.engine_sdk_tools.domains.transport import (
+    Mounts,
+    export_at,
+    no_report,
+    route_to,
+)
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     POLICY_TOO_LONG_FIX,
     HostReport,
-    PolicyInForce,
-    bug_report,
     digest_of,
     policy_of,
     policy_too_long,
@@ -91,7 +87,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Engine and hosts at one time.
+    """A conversion with its engine and hosts at one time.
 
     - ``observations``: hosts with a report that is still valid, by name.
     - ``arrived``: hosts that are up after we activated them, and for which we have
@@ -99,26 +95,40 @@ class Snapshot:
     - ``unmarked``: names of clusters whose upgrade flag cannot be set or cleared.
     """
 
+    state: ConversionState
     engine: Engine
     observations: Mapping[str, Observation] = field(default_factory=dict)
     arrived: Collection[str] = ()
     unmarked: Collection[str] = ()
 
-    def is_up(self, record: HostRecord) -> bool:
-        """Whether the host takes part: it was up at the start, or is up now."""
-        host = self.host(record)
-        return record.found == UP or (host is not None and host.status == UP)
-
     def host(self, record: HostRecord) -> Optional[Host]:
         """Return the host as it is in the engine now; None if it was removed."""
         return next((h for h in self.engine.hosts if h.id == record.id), None)
 
-    def domain(self, state: ConversionState, record: DomainRecord) -> Optional[Domain]:
+    def domain(self, record: DomainRecord) -> Optional[Domain]:
         """Return the domain as it is in its data center now; None if it was removed."""
         for domain in self.engine.domains:
-            if domain.id == record.id and domain.data_center == state.data_center:
+            if domain.id == record.id and domain.data_center == self.state.data_center:
                 return domain
         return None
+
+    def status(self, record: Union[HostRecord, DomainRecord]) -> Optional[str]:
+        """Return the status of a host or domain; None if it is unknown or removed."""
+        present: Union[Host, Domain, None]
+        if isinstance(record, HostRecord):
+            present = self.host(record)
+        else:
+            present = self.domain(record)
+        return present.status if present else None
+
+    def takes_part(self, host: HostRecord) -> bool:
+        """Whether a host was up at the start, or is up now."""
+        return UP in (host.found, self.status(host))
+
+    def is_spm(self, record: HostRecord) -> bool:
+        """Whether the host is the SPM now."""
+        host = self.host(record)
+        return host is not None and host.spm == "spm"
 
     def row(self, record: DomainRecord) -> Optional[StorageConnection]:
         """Return the domain's storage connection as it is now."""
@@ -129,13 +139,14 @@ class Snapshot:
         """Return the snapshot with another observation of a host."""
         return replace(self, observations={**self.observations, name: observed})
 
-    def with_host(self, name: str, status: Optional[str]) -> Snapshot:
-        """Return the snapshot with another status of a host."""
-        hosts = tuple(
-            replace(host, status=status) if host.name == name else host
-            for host in self.engine.hosts
-        )
-        return replace(self, engine=replace(self.engine, hosts=hosts))
+    def changed(self, kind: str, id: str, **changes: Any) -> Snapshot:
+        """Return the snapshot with fields of one object of the engine changed; ``kind``
+        is ``hosts``, ``domains``, ``clusters`` or ``connections``.
+        """
+        every = getattr(self.engine, kind)
+        now = tuple(replace(one, **changes) if one.id == id else one for one in every)
+        engine: dict[str, Any] = {kind: now}
+        return replace(self, engine=replace(self.engine, **engine))
 
 
 def wanted_transports(
@@ -416,58 +427,6 @@ def domain_record(domain: Domain, to: str) -> DomainRecord:
     )
 
 
-def host_record(
-    host: Host,
-    observed: Observation,
-    force: PolicyInForce,
-    domains: Sequence[DomainRecord],
-    request: ConversionRequest,
-) -> HostRecord:
-    """Return the record of a host, with its new policy; ``force`` is the present one.
-    Raises Problem if the rule cannot be added to its policy.
-    """
-    record = HostRecord(host.id, host.name, host.status)
-    if observed.problem:
-        return record
-    mounted = [observed.transports.get(str(domain.export)) for domain in domains]
-    record = replace(record, transports=tuple(mounted))
-    if request.by_row or force.policy is None or force.enabled is None:
-        return record
-    found = observed.policy
-    if observed.digest is None and found.parsed(POLICY_YAML).policy != Policy():
-        raise Problem(
-            "policy-not-loaded",
-            "its policy.yaml is not loaded, but adding the rule would load it",
-            "load it (ovirt-rdma-host policy load), or move the file away",
-        )
-    named = tuple((f"domain {domain.name}", domain.export) for domain in domains)
-    new = _with_rules(found, named, rule_of(request))
-    before, after = found.contents, new.contents
-    files = tuple(
-        FileChange(name, before.get(name), before.get(name), after.get(name))
-        for name in sorted({*before, *after})
-        if before.get(name) != after.get(name)
-    )
-    too_long = policy_too_long(new)
-    if too_long:
-        raise Problem(
-            "policy-too-long", f"with the new rule, {too_long}", POLICY_TOO_LONG_FIX
-        )
-    others = digest_of_others(found, files)
-    return replace(record, push=True, files=files, others=others)
-
-
-# A fleet has few different policies.
-@functools.lru_cache(64)
-def _with_rules(
-    policy: PolicyFiles, named: tuple[tuple[str, Export], ...], rule: str
-) -> PolicyFiles:
-    """Return the policy with a rule for each export."""
-    for name, export in named:
-        policy = with_rule(policy, export, rule, name)
-    return policy
-
-
 def rule_of(request: ConversionRequest) -> str:
     """Return the transport for the rule in the policies."""
     return request.rule if request.to == RDMA else TCP
@@ -484,7 +443,7 @@ def left_out(record: HostRecord) -> HostRecord:
     )
 
 
-# Condense the reports of a data center's hosts to one value, and judge them.
+# Read the reports of a data center's hosts, and judge them.
 
 _T = TypeVar("_T")
 
@@ -493,70 +452,164 @@ _T = TypeVar("_T")
 _SETTLED = ("up", "maintenance", "down")
 
 
-_NOT_ASKED = Observation(problem="it was not asked")
-_NO_POLICY = PolicyInForce(None)
+def of_each(
+    hosts: Sequence[Host],
+    reports: Iterable[HostReport],
+    work: Callable[[ReportedHost], _T],
+) -> dict[str, _T]:
+    """Return ``work`` of each host, by its name, in the order of ``hosts``.
+
+    A report has some hundred kilobytes and there may be hundreds, so they are read one
+    by one, in any order, and only the results are kept. Those of other hosts are
+    ignored. A host without a report, or whose report makes our own code fail, has one
+    that says so.
+    """
+    by_name = {host.name: host for host in hosts}
+    results: dict[str, _T] = {}
+
+    def of_one(report: HostReport) -> _T:
+        return work(ReportedHost(by_name[report.host], report))
+
+    for report in reports:
+        if report.host in by_name:
+            results[report.host] = with_own_bugs_caught(report, of_one)
+    for host in hosts:
+        if host.name not in results:
+            results[host.name] = of_one(no_report(host))
+    return {host.name: results[host.name] for host in hosts}
+
+
+def observe(
+    hosts: Sequence[Host],
+    reports: Iterable[HostReport],
+    domains: Sequence[DomainRecord],
+) -> dict[str, Observation]:
+    """Return the observations of ``hosts``, by name, from their ``reports``."""
+    return of_each(hosts, reports, lambda seen: seen.observed(domains))
 
 
 @dataclass(frozen=True)
-class DomainOnHost:
-    """What a host's report shows for the conversion of one domain.
-
-    - ``longer``: the source of a mount whose path continues the domain's with a colon.
-    - ``conflicting``: other mounts of the server that would force their transport on
-      it: they share one connection of the kernel (trunking).
-    - ``unready``: why the host cannot mount it over RDMA now, as sentences.
+class Started:
+    """A host at the start of a conversion: the ``objections`` to it, and its record,
+    None if its new policy cannot be composed.
     """
 
-    id: str
-    name: str
-    export: Export
-    longer: str = ""
-    conflicting: tuple[NfsMount, ...] = ()
-    unready: tuple[str, ...] = ()
+    observed: Observation
+    record: Optional[HostRecord]
+    objections: Sequence[Sentence] = ()
 
 
-@dataclass(frozen=True)
 class ReportedHost:
-    """A host of the engine, with its condensed report.
+    """A host of the engine with its report; ``force`` is the policy in force."""
 
-    - ``force``: the policy in force.
-    - ``domains``: those that are checked, on this host.
-    """
+    def __init__(self, host: Host, report: HostReport) -> None:
+        self.host = host
+        self.force = policy_of(report)
+        self.problem = ""
+        if report.facts is None:
+            self.problem = report.problem or "it reported no facts"
+        self._report = report
+        self._facts = report.facts or Facts(host.name, "", 0.0)
+        self._mounts = Mounts(self._facts.nfs_mounts)
 
-    host: Host
-    observed: Observation = _NOT_ASKED
-    force: PolicyInForce = _NO_POLICY
-    domains: tuple[DomainOnHost, ...] = ()
+    def observed(self, domains: Sequence[DomainRecord]) -> Observation:
+        """Return what the report says of the host and ``domains``."""
+        if self.problem:
+            return Observation(problem=self.problem)
+        transports = {}
+        for export in (domain.export for domain in domains):
+            mount = self._mounts.vdsms(export)
+            if mount is not None:
+                proof = prove(mount, self._facts.cm_ids)
+                transports[str(export)] = proof.transport or UNPROVEN
+        report = self._report
+        return Observation(report.policy, report.policy_digest, transports)
 
-    @property
-    def mute(self) -> bool:
-        """Whether it has reported no facts."""
-        return bool(self.observed.problem)
-
-    def objections(self, request: ConversionRequest) -> Iterator[Sentence]:
-        """Yield the objections to a conversion on this host."""
-        host = self.host
+    def started(
+        self,
+        domains: Sequence[DomainRecord],
+        request: ConversionRequest,
+        checked: Optional[Sequence[DomainRecord]] = None,
+    ) -> Started:
+        """Return the host at the start of a conversion of ``domains``, of which only
+        the ``checked`` can be objected to.
+        """
+        host, observed = self.host, self.observed(domains)
+        record = HostRecord(host.id, host.name, host.status)
         if host.name in request.without:
-            return
+            return Started(observed, left_out(record))
+        checked = domains if checked is None else checked
+        against = list(self.objections(checked, request))
+        try:
+            record = self._with_policy(record, observed, domains, request)
+            return Started(observed, record, against)
+        except Problem as problem:
+            parts = filter(None, (problem.one_line, problem.fix))
+            against.append(Sentence(problem.id, f"{host.name}: {'; '.join(parts)}"))
+            return Started(observed, None, against)
+
+    def _with_policy(
+        self,
+        record: HostRecord,
+        observed: Observation,
+        domains: Sequence[DomainRecord],
+        request: ConversionRequest,
+    ) -> HostRecord:
+        """Return the record with its transports and its new policy. Raises Problem if
+        the rules cannot be added to the present one.
+        """
+        if self.problem:
+            return record
+        found = observed.policy
+        mounted = [observed.transports.get(str(domain.export)) for domain in domains]
+        record = replace(record, transports=tuple(mounted))
+        if request.by_row or self.force.policy is None or self.force.enabled is None:
+            return record
+        if observed.digest is None and found.parsed(POLICY_YAML).policy != Policy():
+            raise Problem(
+                "policy-not-loaded",
+                "its policy.yaml is not loaded, but adding the rule would load it",
+                "load it (ovirt-rdma-host policy load), or move the file away",
+            )
+        named = tuple((f"domain {domain.name}", domain.export) for domain in domains)
+        new = _with_rules(found, named, rule_of(request))
+        before, after = found.contents, new.contents
+        files = tuple(
+            FileChange(name, before.get(name), before.get(name), after.get(name))
+            for name in sorted({*before, *after})
+            if before.get(name) != after.get(name)
+        )
+        too_long = policy_too_long(new)
+        if too_long:
+            raise Problem(
+                "policy-too-long", f"with the new rule, {too_long}", POLICY_TOO_LONG_FIX
+            )
+        others = digest_of_others(found, files)
+        return replace(record, push=True, files=files, others=others)
+
+    def objections(
+        self, domains: Sequence[DomainRecord], request: ConversionRequest
+    ) -> Iterator[Sentence]:
+        """Yield the objections to a conversion of ``domains`` on this host."""
+        host, force = self.host, self.force
         if request.rolling and host.status not in _SETTLED:
             yield Sentence(
                 "host-status-unsuitable",
                 f"{host.name} is {status_words(host.status)}; leave it out with "
                 f"--without {host.name}",
             )
-        if self.mute:
+        if self.problem:
             # Without a policy for it, a host that is not up needs nothing.
             if host.status == "up" or (request.rolling and not request.by_row):
                 yield Sentence(
                     "host-readiness-unknown",
                     f"{host.name} is {status_words(host.status)}, but its readiness is "
-                    f"unknown: {self.observed.problem}; to leave it out: --without "
+                    f"unknown: {self.problem}; to leave it out: --without "
                     f"{host.name}",
                 )
             return
-        force = self.force
         if request.by_row:
-            yield from self._contradicting_rules(request)
+            yield from self._contradicting_rules(domains, request)
         elif force.policy is None and (request.rolling or force.enabled):
             # It could neither be pushed nor restored.
             yield Sentence("policy-unknown", f"{host.name}: {force.reason}")
@@ -568,21 +621,26 @@ class ReportedHost:
             )
         if host.status != "up":
             return
-        for domain in self.domains:
+        for domain in domains:
             # Any change of the storage connection would store the path as the engine
             # shows it (StorageDomainMapper.java:215-231).
-            if domain.longer:
+            head = f"{domain.export}:"
+            sources = [m.source for m in self._facts.nfs_mounts]
+            longer = next((s for s in sources if s.startswith(head)), None)
+            if longer and self._mounts.vdsms(domain.export) is None:
                 yield Sentence(
                     "domain-path-truncated",
-                    f"{host.name} mounts {domain.longer}, but the engine shows "
+                    f"{host.name} mounts {longer}, but the engine shows "
                     f"{domain.export}: it truncates paths at a colon, and would store "
                     "the truncated path with any change of the storage connection of "
                     f"{domain.name}; rename the path on the server",
                 )
-        yield from self.remount_objections(request, self.domains)
+        yield from self.remount_objections(domains, request)
 
-    def _contradicting_rules(self, request: ConversionRequest) -> Iterator[Sentence]:
-        for domain in self.domains:
+    def _contradicting_rules(
+        self, domains: Sequence[DomainRecord], request: ConversionRequest
+    ) -> Iterator[Sentence]:
+        for domain in domains:
             match = self._rule_of(domain.export)
             if match and (match.rule.transport == TCP) == (request.to == RDMA):
                 yield Sentence(
@@ -593,28 +651,44 @@ class ReportedHost:
                 )
 
     def remount_objections(
-        self, request: ConversionRequest, domains: Sequence[DomainOnHost]
+        self, domains: Sequence[DomainRecord], request: ConversionRequest
     ) -> Iterator[Sentence]:
         """Yield why a remount of ``domains`` would not get the requested transport."""
+        name, to = self.host.name, request.to
         ours = {domain.export for domain in domains}
         for domain in domains:
             # Those that are not remounted with it.
             staying = tuple(
                 other
-                for other in domain.conflicting
+                for other in self._conflicting(domain.export, to)
                 if Export.maybe(other.source) not in ours
-                and not (request.rolling and self._goes_too(other.source, request.to))
+                and not (request.rolling and self._goes_too(other.source, to))
             )
             if staying:
                 yield Sentence(
                     "server-connection-shared",
-                    f"{self.host.name}: {conflict_clause(staying)}: {domain.name} "
+                    f"{name}: {conflict_clause(staying)}: {domain.name} "
                     "would be mounted over that connection too; convert them together, "
                     "or use different NFS versions",
                 )
-        for domain in domains if request.to == RDMA else ():
-            for why in domain.unready:
-                yield Sentence("host-not-ready", f"{self.host.name}: {why}")
+        for domain in domains if to == RDMA else ():
+            mount = self._mounts.vdsms(domain.export)
+            route = route_to(self._facts, (mount.address if mount else None,))
+            for step in local_steps(self._facts, route):
+                if step.verdict == NOT_READY:
+                    yield Sentence("host-not-ready", f"{name}: {step.detail}")
+
+    def _conflicting(self, export: Export, to: str) -> Sequence[NfsMount]:
+        """Return other mounts of the server that would force their transport on
+        ``export``: they share one connection of the kernel (trunking).
+        """
+        mount = self._mounts.vdsms(export)
+        if mount is None or mount.address is None:
+            return ()
+        clash = conflicting_mounts(
+            self._facts.nfs_mounts, export, (mount.address,), mount.version, to
+        )
+        return clash.mounts if clash is not None and clash.certain else ()
 
     def _goes_too(self, source: str, to: str) -> bool:
         """Whether the host's policy mounts this source over ``to`` as well."""
@@ -627,152 +701,12 @@ class ReportedHost:
         return rule_for(self.force.policy, export)
 
 
-class FleetReport:
-    """The hosts of one data center with their condensed reports, in a given order."""
-
-    def __init__(self, hosts: Iterable[ReportedHost]) -> None:
-        self._hosts = tuple(hosts)
-
-    @classmethod
-    def of(
-        cls,
-        hosts: Sequence[Host],
-        reports: Iterable[HostReport],
-        domains: Sequence[DomainRecord],
-        *,
-        to: str = "",
-        without: Collection[str] = (),
-    ) -> FleetReport:
-        """Read the reports, in any order, one by one. Others than those of ``hosts``
-        are ignored, and those of hosts with a name in ``without``.
-
-        ``to`` is the transport for which the domains are checked, "" for observations
-        only.
-        """
-        by_name = {host.name: host for host in hosts if host.name not in without}
-        condensed: dict[str, ReportedHost] = {}
-        for report in reports:
-            host = by_name.get(report.host)
-            if host is not None:
-                condense = functools.partial(_condensed, host, domains, to)
-                condensed[host.name] = with_own_bugs_caught(report, condense)
-        return cls(condensed.get(host.name, ReportedHost(host)) for host in hosts)
-
-    def only(self, hosts: Sequence[Host]) -> FleetReport:
-        """Return the report of some of the hosts, in their order."""
-        by_name = {seen.host.name: seen for seen in self._hosts}
-        return FleetReport(by_name[host.name] for host in hosts)
-
-    def for_domains(self, ids: Collection[str]) -> FleetReport:
-        """Return the report with only the domains with these ids checked."""
-        return FleetReport(
-            replace(seen, domains=tuple(d for d in seen.domains if d.id in ids))
-            for seen in self._hosts
-        )
-
-    @property
-    def observations(self) -> dict[str, Observation]:
-        """The observations of the hosts that were asked, by name."""
-        return {
-            seen.host.name: seen.observed
-            for seen in self._hosts
-            if seen.observed is not _NOT_ASKED
-        }
-
-    def each(self, work: Callable[[ReportedHost], _T]) -> dict[str, _T]:
-        """Return ``work`` of each host, by its name. If that fails because of a bug of
-        ours, it is ``work`` of the host without its report.
-        """
-        results = {}
-        for seen in self._hosts:
-            try:
-                result = work(seen)
-            except Problem:
-                raise
-            except Exception as error:  # noqa: BLE001  (one host must not end the verb)
-                why, _ = bug_report(seen.host.name, error)
-                silent = ReportedHost(seen.host, Observation(problem=why))
-                result = work(silent)
-            results[seen.host.name] = result
-        return results
-
-    def start(
-        self, domains: Sequence[DomainRecord], request: ConversionRequest
-    ) -> tuple[tuple[HostRecord, ...], list[Sentence]]:
-        """Return the records of the hosts at the start of a conversion, and every
-        objection to it. A host whose new policy cannot be composed has no record.
-        """
-        started = self.each(lambda seen: _started(seen, domains, request))
-        records = (record for record, _ in started.values())
-        return tuple(record for record in records if record is not None), [
-            objection for _, objections in started.values() for objection in objections
-        ]
-
-
-def _started(
-    seen: ReportedHost, domains: Sequence[DomainRecord], request: ConversionRequest
-) -> tuple[Optional[HostRecord], list[Sentence]]:
-    host = seen.host
-    if host.name in request.without:
-        return left_out(HostRecord(host.id, host.name, host.status)), []
-    objections = list(seen.objections(request))
-    try:
-        record = host_record(host, seen.observed, seen.force, domains, request)
-    except Problem as problem:
-        parts = filter(None, (problem.one_line, problem.fix))
-        why = Sentence(problem.id, f"{host.name}: {'; '.join(parts)}")
-        return None, [*objections, why]
-    return record, objections
-
-
-def observation_of(report: HostReport, exports: Iterable[Export]) -> Observation:
-    """Return the part of a report that concerns ``exports``."""
-    wanted = tuple(exports)
-    return with_own_bugs_caught(report, lambda checked: _observed(checked, wanted))
-
-
-def _observed(report: HostReport, exports: Sequence[Export]) -> Observation:
-    if report.facts is None:
-        return Observation(problem=report.problem or "it reported no facts")
-    transports = {}
-    mounts = Mounts(report.facts.nfs_mounts)
-    for export in exports:
-        mount = mounts.vdsms(export)
-        if mount is not None:
-            proof = prove(mount, report.facts.cm_ids)
-            transports[str(export)] = proof.transport or UNPROVEN
-    return Observation(report.policy, report.policy_digest, transports)
-
-
-def _condensed(
-    host: Host, domains: Sequence[DomainRecord], to: str, report: HostReport
-) -> ReportedHost:
-    observed = _observed(report, [domain.export for domain in domains])
-    checked: tuple[DomainOnHost, ...] = ()
-    if report.facts is not None and to:
-        facts, mounts = report.facts, Mounts(report.facts.nfs_mounts)
-        checked = tuple(_on_host(facts, mounts, domain, to) for domain in domains)
-    return ReportedHost(host, observed, policy_of(report), checked)
-
-
-def _on_host(
-    facts: Facts, mounts: Mounts, domain: DomainRecord, to: str
-) -> DomainOnHost:
-    export, mount = domain.export, mounts.vdsms(domain.export)
-    longer, clash = "", None
-    if mount is None:
-        sources = (one.source for one in facts.nfs_mounts)
-        longer = next((s for s in sources if s.startswith(f"{export}:")), "")
-    elif mount.address is not None:
-        clash = conflicting_mounts(
-            facts.nfs_mounts, export, (mount.address,), mount.version, to
-        )
-    steps = local_steps(facts, route_to(facts, (mount.address if mount else None,)))
-    return DomainOnHost(
-        domain.id,
-        domain.name,
-        export,
-        longer,
-        clash.mounts if clash is not None and clash.certain else (),
-        tuple(step.detail for step in steps if step.verdict == NOT_READY),
-    )
+# A fleet has few different policies.
+@functools.lru_cache(64)
+def _with_rules(
+    policy: PolicyFiles, named: tuple[tuple[str, Export], ...], rule: str
+) -> PolicyFiles:
+    """Return the policy with a rule for each export."""
+    for name, export in named:
+        policy = with_rule(policy, export, rule, name)
+    return policy

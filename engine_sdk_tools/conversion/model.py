@@ -38,7 +38,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
 )
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.export import Export, engine_problems
-from ovirt_rdma.host.policy.model import DEFAULT_PORT, REQUIRE_RDMA
+from ovirt_rdma.host.policy.model import REQUIRE_RDMA
 from ovirt_rdma.host.system.files import remove_unfinished, write_atomically
 from ovirt_rdma.host.system.json_codec import (
     Envelope,
@@ -223,7 +223,6 @@ class ConversionState:
     rule: str = ""
     by_row: bool = False
     batch: int = 1
-    port: int = DEFAULT_PORT
     stage: str = Stage.CONVERTING
     doing: str = ""
     why: str = ""
@@ -736,9 +735,7 @@ def moving_offenders(
         yield Sentence("evacuation-impossible", f"{why} {vms} cannot be migrated")
 
 
-def warnings(
-    hosts: Sequence[Host], domains: Sequence[Domain], request: ConversionRequest
-) -> Iterator[Sentence]:
+def warnings(hosts: Sequence[Host], request: ConversionRequest) -> Iterator[Sentence]:
     """Yield warnings for the operator to read before the conversion."""
     if request.by_row and request.rolling:
         yield Sentence(
@@ -765,10 +762,3 @@ def warnings(
     up = [h for h in hosts if h.status == "up"]
     if request.rolling and len(up) == 1:
         yield only_one(up[0])
-    for domain in domains:
-        if domain.type in ("iso", "export"):
-            yield Sentence(
-                "domain-type-not-monitored",
-                f"{domain.name} is of type {domain.type}: if a host fails to mount it "
-                "later, the engine does not report it",
-            )

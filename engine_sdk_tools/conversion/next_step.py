@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Decide the next step of any conversion, rolling or offline, simulate all steps, and
-change the stage: after a failure, to revert or resume, and at the end. Pure.
+"""Describe the steps of a run on hosts as data, with their requests to the engine; and
+decide the next step of any conversion, rolling or offline, simulate all steps, and
+change the stage with a step, after a failure and at the end. Pure.
 
 Each host or batch gets its policy, goes to maintenance, is activated and proven; the
 SPM is last. The engine's row is changed last on the way forward and first on the way
@@ -18,59 +19,274 @@ successful, so it shows the steps of a run without failures.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, Optional, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Optional, Union
 
+from ovirt_rdma.engine_sdk_tools.api.request import Call, types
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
     UP,
     Observation,
     Snapshot,
-    as_at_first,
+    digest_of_others,
+    unlike,
     wanted_transports,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
-    CONVERT,
     FORWARD,
+    HEAL,
     OFFLINE,
-    ROLLING,
     ConversionState,
     DomainRecord,
     HostRecord,
     Stage,
     upgrade_running,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.steps import (
-    REMOVED,
-    Kind,
-    RunStep,
-    activate,
-    away_step,
-    deactivate,
-    enter,
-    fail,
-    host_step,
-    leave,
-    look,
-    mark,
-    mounts_step,
-    policy_step,
-    set_row,
-    upgrade,
-    wait_domain,
-    wait_in,
-    wait_out,
-)
 from ovirt_rdma.engine_sdk_tools.hosts.report import digest_of
 from ovirt_rdma.engine_sdk_tools.model import (
     BROKEN,
+    COMES,
     LACKS,
-    Engine,
+    Cluster,
+    Named,
     host_is,
     status_words,
 )
-from ovirt_rdma.host.policy.load import NO_FILES
+from ovirt_rdma.host.policy.load import NO_FILES, PolicyFiles
+
+# The steps of a run on hosts, a conversion or a preparation.
+
+# What ends a wait for a host on its way in, and on its way out.
+IN = ("maintenance", "up", "non_operational", "down")
+OUT = ("up", "non_operational", "install_failed", "error", "maintenance")
+
+# A deactivation first writes the OVF store, then all hosts unmount the domain.
+DOMAIN_S = 1800.0
+
+
+class Kind:
+    """The kinds of steps, in the order in which a batch does them."""
+
+    MARK = "mark"
+    FAIL = "fail"
+    PUSH = "push"
+    ENTER = "enter"
+    WAIT_IN = "wait in"
+    LEAVE = "leave"
+    WAIT_OUT = "wait out"
+    LOOK = "look"
+    # Of a preparation.
+    RUN = "run the role"
+    INSTALL = "install"
+    WAIT_INSTALL = "wait install"
+    # Not of a host. BEGIN_UPGRADE and END_UPGRADE set and clear the flag with which
+    # oVirt's role cluster_upgrade and we keep off each other.
+    CALL = "call"
+    BEGIN_UPGRADE = "begin upgrade"
+    END_UPGRADE = "end upgrade"
+    FINISH = "finish"
+
+    ORDER = (MARK, FAIL, PUSH, ENTER, WAIT_IN, LEAVE, WAIT_OUT, LOOK)
+
+
+@dataclass(frozen=True)
+class RunStep:
+    """One step of a run.
+
+    - ``subject``: the host, or with ``of_domain`` the domain or the cluster.
+    - ``doing``: what the step does ("moving host01 to maintenance").
+    - ``before``, ``after``: the stage of the subject that is stored before and after
+      the step; "" for no change.
+    - ``until``: the statuses that end a wait, and the first that a request aims at;
+      ``path`` and ``timeout_s`` belong to a wait. ``options``: mount options that are
+      set.
+    - ``why``: the reason of a failure.
+    - ``hosts``: those of a step on several, as all that are asked together.
+    - ``marks``: changes of the record of a host that is prepared.
+    - ``forget``: whose observations are outdated then: the host's name, or ``all``.
+    """
+
+    kind: str
+    subject: str
+    doing: str = ""
+    call: Optional[Call] = None
+    policy: PolicyFiles = NO_FILES
+    before: str = ""
+    after: str = ""
+    until: tuple[str, ...] = ()
+    path: str = ""
+    timeout_s: float = 0.0
+    why: str = ""
+    hosts: tuple[str, ...] = ()
+    forget: str = ""
+    of_domain: bool = False
+    options: Optional[str] = None
+    marks: Optional[Mapping[str, object]] = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The hosts that it is about."""
+        return self.hosts or (self.subject,)
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes something in the engine or on a host."""
+        return self.call is not None or self.kind == Kind.PUSH
+
+
+def _of_host(kind: str, host: Named, doing: str, **more: Any) -> RunStep:
+    until = IN if kind in (Kind.ENTER, Kind.WAIT_IN) else OUT
+    return RunStep(kind, host.name, doing, until=until, forget=host.name, **more)
+
+
+def enter(host: Named, why: str = "ovirt-rdma remounts its storage") -> RunStep:
+    """Move a host to maintenance: its virtual machines leave, its mounts end."""
+    doing, words = f"moving {host.name} to maintenance", {"reason": why}
+    call = Call(f"hosts/{host.id}", "deactivate", doing, words, subject=host.name)
+    return _of_host(Kind.ENTER, host, doing, call=call, before=Stage.ENTERING)
+
+
+def wait_in(host: Named) -> RunStep:
+    """Wait until a host is in maintenance, or no longer on the way there."""
+    doing = f"waiting for {host.name} to be in maintenance"
+    return _of_host(Kind.WAIT_IN, host, doing, path=f"hosts/{host.id}")
+
+
+def leave(host: Named) -> RunStep:
+    """Activate a host: it connects its storage."""
+    doing = f"activating {host.name}"
+    call = Call(f"hosts/{host.id}", "activate", doing, subject=host.name)
+    return _of_host(Kind.LEAVE, host, doing, call=call, before=Stage.LEAVING)
+
+
+def wait_out(host: Named) -> RunStep:
+    """Wait until a host is up with its storage connected, or has failed."""
+    doing = f"waiting for {host.name} to be up"
+    return _of_host(Kind.WAIT_OUT, host, doing, path=f"hosts/{host.id}")
+
+
+def look(*hosts: HostRecord) -> RunStep:
+    """Get the reports of hosts."""
+    names = tuple(host.name for host in hosts)
+    shown = names[0] if len(names) == 1 else f"{len(names)} hosts"
+    return RunStep(Kind.LOOK, names[0], f"asking {shown}", hosts=names)
+
+
+def push(host: HostRecord, policy: PolicyFiles) -> RunStep:
+    """Push a policy to a host and load it there; no files remove its policy."""
+    removing = policy == NO_FILES
+    action = "removing the policy from" if removing else "pushing the policy to"
+    doing = f"{action} {host.name}"
+    return RunStep(Kind.PUSH, host.name, doing, policy=policy)
+
+
+def mark(record: Union[HostRecord, DomainRecord], stage: str, why: str = "") -> RunStep:
+    """Store the stage of a host or a domain."""
+    of_domain = isinstance(record, DomainRecord)
+    return RunStep(Kind.MARK, record.name, after=stage, why=why, of_domain=of_domain)
+
+
+def fail(record: Union[HostRecord, DomainRecord], why: str) -> RunStep:
+    """Fail because of the present state of a host, of a domain, or of the whole."""
+    of_domain = isinstance(record, DomainRecord)
+    return RunStep(Kind.FAIL, record.name, why=why, of_domain=of_domain)
+
+
+def set_row(domain: DomainRecord, options: str, *, force: bool) -> RunStep:
+    """Change only the mount options of a domain's row.
+
+    The request never names a host: with force, that sets the domain to maintenance.
+    Address and path are also sent for an IPv6 address, which the engine's merge would
+    truncate.
+    """
+    row: dict[str, Any] = {"mount_options": options}
+    if ":" in (domain.address or ""):
+        row.update(address=domain.address, path=domain.path)
+    doing = f"setting the mount options of {domain.name} to {options!r}"
+    if not options:
+        doing = f"clearing the mount options of {domain.name}"
+    words: dict[str, Any] = {"connection": types.StorageConnection(**row)}
+    if force:
+        words["force"] = True
+    path = f"storageconnections/{domain.connection}"
+    call = Call(path, "update", doing, words, subject=domain.name)
+    return RunStep(Kind.CALL, domain.name, doing, call, of_domain=True, options=options)
+
+
+def upgrade(cluster: Cluster, *, begins: bool) -> RunStep:
+    """Set the flag of a cluster, as oVirt's role cluster_upgrade does, or clear it."""
+    call = upgrade_call(cluster, begins=begins)
+    kind = Kind.BEGIN_UPGRADE if begins else Kind.END_UPGRADE
+    return RunStep(kind, cluster.name, call.doing, call, of_domain=True)
+
+
+def upgrade_call(cluster: Cluster, *, begins: bool) -> Call:
+    """Return the request that sets or clears the flag of a cluster. The engine clears
+    it whoever has set it.
+    """
+    actions = types.ClusterUpgradeAction
+    doing = f"ending the mark of cluster {cluster.name}"
+    if begins:
+        doing = f"marking cluster {cluster.name} as being upgraded"
+    words = {
+        "upgrade_action": actions.START if begins else actions.FINISH,
+        "correlation_id": cluster.our_upgrade,
+    }
+    return Call(f"clusters/{cluster.id}", "upgrade", doing, words, cluster.name)
+
+
+def _of_attached(
+    state: ConversionState,
+    domain: DomainRecord,
+    doing: str,
+    *until: str,
+    method: str = "",
+    before: str = "",
+) -> RunStep:
+    """Return a step of a domain: the request ``method``, or else a wait ``until`` it
+    has one of these statuses.
+    """
+    # Only this path shows its status.
+    path = f"datacenters/{state.data_center}/storagedomains/{domain.id}"
+    return RunStep(
+        Kind.CALL if method else Kind.WAIT_IN,
+        domain.name,
+        doing,
+        Call(path, method, doing, subject=domain.name) if method else None,
+        before=before,
+        until=until,
+        path=path,
+        timeout_s=DOMAIN_S,
+        forget="all",
+        of_domain=True,
+    )
+
+
+def deactivate(state: ConversionState, domain: DomainRecord) -> RunStep:
+    """Move a domain to maintenance: all hosts unmount it."""
+    doing, stage = f"moving {domain.name} to maintenance", Stage.ENTERING
+    return _of_attached(
+        state, domain, doing, "maintenance", method="deactivate", before=stage
+    )
+
+
+def activate(state: ConversionState, domain: DomainRecord) -> RunStep:
+    """Activate a domain: all hosts mount it."""
+    doing, stage = f"activating {domain.name}", Stage.LEAVING
+    return _of_attached(state, domain, doing, "active", method="activate", before=stage)
+
+
+def wait_domain(
+    state: ConversionState, domain: DomainRecord, wanted: str, *others: str
+) -> RunStep:
+    """Wait until a domain has the status ``wanted`` or one of ``others``."""
+    shown = "in maintenance" if wanted == "maintenance" else wanted
+    doing = f"waiting for {domain.name} to be {shown}"
+    return _of_attached(state, domain, doing, wanted, *others)
+
+
+# Change the stage.
 
 
 def failed(state: ConversionState, step: RunStep, why: str) -> ConversionState:
@@ -85,7 +301,7 @@ def failed(state: ConversionState, step: RunStep, why: str) -> ConversionState:
     if state.stage == Stage.CONVERTING:
         state = replace(state, stage=Stage.UNDOING, why=why, doing="")
         if state.mode == OFFLINE:
-            return _all_back(state)
+            return all_back(state)
         names = [
             h.name
             for h in state.hosts
@@ -98,60 +314,34 @@ def failed(state: ConversionState, step: RunStep, why: str) -> ConversionState:
         state = state.with_host(subject, stage=Stage.FAILED, why=why)
     if why not in reasons:
         reasons = f"{reasons.rstrip('.')}; {why}" if reasons else why
-    if host is None:
-        # No host can continue without the domain.
-        return replace(state, why=reasons, doing="", stage=Stage.STOPPED)
-    return replace(state, why=reasons, doing="")
+    # No host can continue without the domain.
+    stage = state.stage if host else Stage.STOPPED
+    return replace(state, why=reasons, doing="", stage=stage)
 
 
-def reverting(state: ConversionState) -> ConversionState:
-    """Return the state at the start of a revert, or when one is resumed.
-
-    Unchanged hosts do not take part.
-    """
-    if state.stage == Stage.REVERTING:
-        return state
-    state = replace(as_at_first(state), stage=Stage.REVERTING, why="", doing="")
-    if state.mode == OFFLINE:
-        return _all_back(state)
-    back = (Stage.DONE, Stage.LEFT)
-    names = [
-        h.name
-        for h in state.hosts
-        if h.touched and not (h.goal == BACK and h.stage in back)
-    ]
-    others = [h.name for h in state.hosts if h.name not in names]
-    state = state.with_hosts(others, goal=BACK, stage=Stage.DONE)
-    return state.with_hosts(names, goal=BACK, stage=Stage.TODO, why="", left_out=False)
+def marked(state: ConversionState, step: RunStep) -> ConversionState:
+    """Return the state after ``step`` has marked its host or domain."""
+    if step.of_domain:
+        return state.with_domain(step.subject, stage=step.after)
+    changes: dict[str, Any] = {"stage": step.after, "why": step.why}
+    if step.after in (Stage.DONE, Stage.UNMOUNTED):
+        changes["ours"] = False
+    return state.with_host(step.subject, **changes)
 
 
-def renamed(state: ConversionState, engine: Engine) -> ConversionState:
-    """Return the state with the present names of hosts and domains."""
-    names = {host.id: host.name for host in engine.hosts}
-    names.update((domain.id, domain.name) for domain in engine.domains)
-
-    def now(records: Iterable[_Named]) -> tuple[_Named, ...]:
-        return tuple(replace(r, name=names.get(r.id, r.name)) for r in records)
-
-    return replace(
-        state,
-        hosts=now(state.hosts),
-        former=now(state.former),
-        domains=now(state.domains),
-    )
-
-
-_Named = TypeVar("_Named", HostRecord, DomainRecord)
-
-
-def resumed(state: ConversionState) -> ConversionState:
-    """Return the state of a stopped conversion that is resumed with the rest."""
-    if state.stage != Stage.STOPPED:
-        return state
-    again = [h.name for h in state.hosts if h.goal == BACK or h.stage == Stage.FAILED]
-    state = state.with_hosts(again, goal=FORWARD, stage=Stage.TODO, why="")
-    domains = tuple(replace(domain, stage=Stage.TODO) for domain in state.domains)
-    return replace(state, domains=domains, stage=Stage.CONVERTING, why="")
+def begun(state: ConversionState, step: RunStep) -> ConversionState:
+    """Return the state to store before ``step`` is done."""
+    state = replace(state, doing=step.doing)
+    changes: dict[str, Any] = {"stage": step.before} if step.before else {}
+    if step.of_domain:
+        if step.before == Stage.LEAVING and state.stage == Stage.CONVERTING:
+            changes["touched"] = True
+        return state.with_domain(step.subject, **changes)
+    if step.kind in (Kind.PUSH, Kind.ENTER, Kind.LEAVE):
+        changes["touched"] = True
+    if step.kind == Kind.ENTER:
+        changes["ours"] = True
+    return state.with_host(step.subject, **changes)
 
 
 def finished(state: ConversionState) -> ConversionState:
@@ -168,7 +358,7 @@ def finished(state: ConversionState) -> ConversionState:
     return replace(state, stage=Stage.ROLLED_BACK if over else Stage.STOPPED)
 
 
-def _all_back(state: ConversionState) -> ConversionState:
+def all_back(state: ConversionState) -> ConversionState:
     """Return the state of an offline conversion on its way back.
 
     If a domain was active again, it may be mounted with the new options and has to be
@@ -180,500 +370,476 @@ def _all_back(state: ConversionState) -> ConversionState:
     return replace(state, domains=tuple(replace(d, stage=stage) for d in state.domains))
 
 
-# Decide the next step of a rolling conversion, its revert, or a heal.
+# Decide the next step of one host.
+
+# Why there is nothing to do for a host.
+REMOVED = "it is no longer in the engine"
+_MAINTENANCE = "maintenance"
 
 
-def rolling_step(state: ConversionState, snapshot: Snapshot) -> RunStep:
-    """Return the next step; FINISH if there is none."""
+def host_step(  # noqa: PLR0911 - one row per status
+    now: Snapshot, host: HostRecord, done: str = Stage.DONE
+) -> RunStep:
+    """Return the next step of a host, from its status and its own report.
+
+    ``done`` is its stage in the end. With UNMOUNTED nothing is mounted on it then, else
+    its domains as wanted; offline, it is not remounted for that.
+    """
+    if now.host(host) is None:
+        return mark(host, Stage.DONE, REMOVED)
+    status, back = now.status(host), host.goal == BACK
+    if host.stage == Stage.TODO:
+        if not back and host_is(status, LACKS, BROKEN):
+            # It can be neither moved nor asked, so nothing is changed.
+            return fail(host, _is(host, status))
+        # Later it has its policy: it got that before its maintenance.
+        policy = policy_step(now, host)
+        if policy is not None:
+            return policy
+    if status == "up" or (status == "non_operational" and done == Stage.UNMOUNTED):
+        return _mounts_step(now, host, done)
+    if status == "preparing_for_maintenance":
+        # On the way back, an evacuation that does not end is cancelled: the host is
+        # activated, and its mounts are unchanged.
+        if back and host.ours and host.stage == Stage.TODO:
+            return replace(leave(host), before=Stage.TODO)
+        if host.stage == Stage.LEAVING:
+            return leave(host)
+        return wait_in(host)
+    if status == _MAINTENANCE:
+        if host.stage in Stage.IN_PLAY or host.ours:
+            return leave(host)
+        left = Stage.LEFT if done == Stage.DONE else done
+        return mark(host, left, "somebody else moved it to maintenance")
+    if status == "non_operational" and back and host.stage != Stage.LEAVING:
+        # Only maintenance unmounts what it has mounted with the new transport.
+        return enter(host)
+    coming = status is None or host_is(status, COMES)
+    started = host.stage not in (Stage.TODO, Stage.ENTERING)
+    if coming or (started and status == "non_responsive"):
+        return wait_out(host)
+    return fail(host, _is(host, status))
+
+
+def _mounts_step(now: Snapshot, host: HostRecord, done: str) -> RunStep:
+    """Return the next step of a host that is up."""
+    remounted = host.stage == Stage.LEAVING
+    if now.state.kind == HEAL and host.goal == BACK:
+        # It is not worse than before.
+        return mark(host, done)
+    if remounted and host.name not in now.arrived:
+        return wait_out(host)
+    observed = now.observations.get(host.name)
+    if observed is None or observed.problem:
+        return _ask(host, observed)
+    wrong = unlike(now.state, host, observed)
+    if done == Stage.UNMOUNTED:
+        wrong = tuple(f"{export} is still mounted" for export in observed.transports)
+    if not wrong:
+        return mark(host, done)
+    if remounted or (now.state.mode == OFFLINE and done == Stage.DONE):
+        return fail(host, f"on {host.name} {'; '.join(wrong)}")
+    return enter(host)
+
+
+def _ask(host: HostRecord, observed: Optional[Observation]) -> RunStep:
+    if observed is None:
+        return look(host)
+    return fail(host, f"{host.name} cannot be asked: {observed.problem}")
+
+
+def _is(host: HostRecord, status: Optional[str]) -> str:
+    hint = ""
+    if status == "non_operational":
+        hint = (
+            ": it could not connect all of its storage (see vdsm.log there), or the "
+            "engine restarted before it requested that"
+        )
+    return f"{host.name} is {status_words(status)}{hint}"
+
+
+def policy_step(now: Snapshot, host: HostRecord) -> Optional[RunStep]:
+    """Return the next step for the host to get its policy; None if it has it."""
+    if not host.push:
+        return None
+    observed = now.observations.get(host.name)
+    if observed is None or observed.problem:
+        return _ask(host, observed)
+    policy = observed.policy.having(host.contents)
+    # An empty policy need not be loaded.
+    loaded = observed.digest or digest_of(NO_FILES)
+    as_it_should = not host.files or loaded == digest_of(policy)
+    if policy == observed.policy and as_it_should:
+        return None
+    theirs = _somebody_elses(host, observed, loaded)
+    if theirs:
+        return fail(host, f"{theirs}; it is left unchanged")
+    return push(host, policy)
+
+
+def _somebody_elses(host: HostRecord, observed: Observation, loaded: str) -> str:
+    """Return what somebody else has changed in the policy of a host so that it cannot
+    be replaced; "" for nothing. ``loaded`` is the digest of the loaded policy.
+    """
+    present = observed.policy.contents
+    names = [f.name for f in host.files if present.get(f.name) not in f.known]
+    if names:
+        files = ", ".join(names)
+        return f"{files} on {host.name} was changed since the conversion started"
+    edited = host.others not in ("", digest_of_others(observed.policy, host.files))
+    if edited and loaded != digest_of(observed.policy):
+        # A push would load it.
+        return (
+            f"the policy on {host.name} was edited and is not loaded (ovirt-rdma-host "
+            "policy load)"
+        )
+    return ""
+
+
+def _only_policy(now: Snapshot, host: HostRecord, then: RunStep) -> RunStep:
+    """Return the next step of a host that only gets its policy, and ``then``."""
+    if now.host(host) is None:
+        return mark(host, Stage.DONE, REMOVED)
+    return policy_step(now, host) or then
+
+
+def _first(now: Snapshot, steps: Sequence[RunStep]) -> Optional[RunStep]:
+    """Return the step to do first; hosts that have to be asked are asked at once."""
+    first = min(steps, key=lambda step: Kind.ORDER.index(step.kind), default=None)
+    if first is not None and first.kind == Kind.LOOK:
+        return look(*(now.state.host(s.subject) for s in steps if s.kind == Kind.LOOK))
+    return first
+
+
+# Decide the next step of a conversion, its way back, or a heal.
+
+
+def next_step(now: Snapshot) -> RunStep:
+    """Return the step to do now; FINISH if there is none."""
+    phases = _offline if now.state.mode == OFFLINE else _rolling
+    found = (decide(now) for decide in (_removed, *phases(now.state)))
+    step = next(filter(None, found), RunStep(Kind.FINISH, now.state.title))
+    return _upgrade_step(now, step) or step
+
+
+_Phase = Callable[[Snapshot], Optional[RunStep]]
+
+
+def _rolling(state: ConversionState) -> Sequence[_Phase]:
+    if state.kind == HEAL:
+        return [_hosts]
     forward = state.stage == Stage.CONVERTING
     rows_first = state.by_row or state.stage == Stage.REVERTING
-    steps = [_hosts]
-    if state.kind == CONVERT:
-        first = [_rolling_rows] if rows_first else []
-        steps = [*first, _hosts, *([_new_hosts, _rolling_rows] if forward else [])]
-    for decide in [_gone, *steps]:
-        step = decide(state, snapshot)
-        if step is not None:
-            return step
-    return RunStep(Kind.FINISH, state.title)
+    first = [_rows] if rows_first else []
+    return [*first, _hosts, *([_new_hosts, _rows] if forward else [])]
 
 
-def _gone(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
-    """On the way back, mark a removed domain: there is nothing to do for it."""
-    for domain in state.domains if state.undoes else ():
-        if domain.stage != Stage.GONE and snapshot.row(domain) is None:
-            return mark(domain, Stage.GONE)
-    return None
+def _offline(state: ConversionState) -> Sequence[_Phase]:
+    # On the way back, because after a refused deactivation nothing has changed.
+    first = [_close, _policies] if state.undoes else [_policies, _close]
+    return [*first, _unmounted, _rows, _open, _proven]
 
 
-def _rolling_rows(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
-    for domain in state.domains:
-        row = snapshot.row(domain)
-        if row is None and domain.stage == Stage.GONE:
+def _removed(now: Snapshot) -> Optional[RunStep]:
+    """A conversion ends if a domain was removed; on the way back, there is nothing to
+    do for it.
+    """
+    for domain in now.state.domains:
+        here = now.domain(domain) and now.row(domain)
+        if here or domain.stage == Stage.GONE:
             continue
-        if row is None:
-            why = f"the storage connection of {domain.name} was removed"
-            return fail(domain, why)
-        options = domain.options if state.undoes else domain.wanted
-        if row.mount_options != options:
-            return set_row(domain, options, force=True)
+        if now.state.undoes:
+            return mark(domain, Stage.GONE)
+        return fail(domain, f"{domain.name} or its connection was removed")
     return None
 
 
-def _hosts(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
-    current = _current_hosts(state, snapshot)
+def _rows(now: Snapshot) -> Optional[RunStep]:
+    """Set the mount options in the engine."""
+    for domain in now.state.domains:
+        row = now.row(domain)
+        options = domain.options if now.state.undoes else domain.wanted
+        if row is not None and row.mount_options != options:
+            force = now.status(domain) != _MAINTENANCE
+            return set_row(domain, options, force=force)
+    return None
+
+
+# Rolling: host by host.
+
+
+def _hosts(now: Snapshot) -> Optional[RunStep]:
+    current = _current_hosts(now)
     if not any(host.stage in Stage.IN_PLAY for host in current):
-        broken = _broken(state, snapshot)
+        broken = _broken(now)
         if broken is not None:
             return broken
     if not current:
-        return _away(state, snapshot)
-    steps = [host_step(state, host, snapshot) for host in current]
-    first = min(steps, key=lambda step: Kind.ORDER.index(step.kind))
-    if first.kind != Kind.LOOK:
-        return first
-    asked = [state.host(step.subject) for step in steps if step.kind == Kind.LOOK]
+        return _away(now)
+    step = _first(now, [host_step(now, host) for host in current])
+    if step is None or step.kind != Kind.LOOK:
+        return step
+    asked = [now.state.host(name) for name in step.hosts]
     if all(host.stage in Stage.IN_PLAY for host in asked):
         # Each start of Ansible takes a second: the next ones are asked with them.
-        asked += [h for h in _startable(state, snapshot)[: state.batch] if h.push]
+        asked += [h for h in _startable(now)[: now.state.batch] if h.push]
     return look(*asked)
 
 
-def _current_hosts(state: ConversionState, snapshot: Snapshot) -> list[HostRecord]:
+def _current_hosts(now: Snapshot) -> list[HostRecord]:
     """Return the hosts of the batch: those in progress, and others that may start."""
-    mine = [h for h in state.hosts if h.goal == state.goal]
+    mine = [h for h in now.state.hosts if h.goal == now.state.goal]
     current = [h for h in mine if h.stage in Stage.IN_PLAY]
     # A revert stops at a host that did not come up after its maintenance: the next
     # would probably fail too. A host that is up but cannot be asked or proven does not
     # affect the others.
-    stops = state.stage == Stage.REVERTING and any(
-        h.stage == Stage.FAILED and not _is_up_now(h, snapshot) for h in mine
+    stops = now.state.stage == Stage.REVERTING and any(
+        h.stage == Stage.FAILED and now.status(h) != UP for h in mine
     )
     # A batch stays together: no host starts while others are being activated.
     if stops or any(h.stage == Stage.LEAVING for h in current):
         return current
-    waiting = _startable(state, snapshot)
+    waiting = _startable(now)
     if current:
-        waiting = [h for h in waiting if not _is_spm(h, snapshot)]
-    return current + waiting[: max(state.batch - len(current), 0)]
+        waiting = [h for h in waiting if not now.is_spm(h)]
+    return current + waiting[: max(now.state.batch - len(current), 0)]
 
 
-def _startable(state: ConversionState, snapshot: Snapshot) -> list[HostRecord]:
+def _startable(now: Snapshot) -> list[HostRecord]:
     """Return the hosts that wait for their turn; if there are others, without the SPM,
     whose turn is the last.
     """
     waiting = [
         h
-        for h in state.hosts
-        if h.goal == state.goal
+        for h in now.state.hosts
+        if h.goal == now.state.goal
         and h.stage not in (*Stage.OVER, *Stage.IN_PLAY)
-        and snapshot.is_up(h)
+        and now.takes_part(h)
     ]
-    if state.undoes:
+    if now.state.undoes:
         # A host that is not up does not delay the revert of the others.
-        waiting = [h for h in waiting if _is_up_now(h, snapshot)] or waiting
-    return [h for h in waiting if not _is_spm(h, snapshot)] or waiting[:1]
+        waiting = [h for h in waiting if now.status(h) == UP] or waiting
+    return [h for h in waiting if not now.is_spm(h)] or waiting[:1]
 
 
-def _broken(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
+def _broken(now: Snapshot) -> Optional[RunStep]:
     """Start no other host if a converted one is in trouble now."""
-    for host in state.hosts if state.stage == Stage.CONVERTING else ():
-        present = snapshot.host(host)
+    for host in now.state.hosts if now.state.stage == Stage.CONVERTING else ():
+        status = now.status(host)
         converted = host.stage == Stage.DONE and host.touched
-        if converted and present and host_is(present.status, LACKS, BROKEN):
+        if converted and host_is(status, LACKS, BROKEN):
             return fail(
-                state.domains[0],
-                f"{host.name} was converted and up, but is "
-                f"{status_words(present.status)} now; the other hosts are not started",
+                now.state.domains[0],
+                f"{host.name} was converted and up, but is {status_words(status)} now; "
+                "the other hosts are not started",
             )
     return None
 
 
-def _away(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
+def _away(now: Snapshot) -> Optional[RunStep]:
     """Change only the policy of hosts that were in maintenance or down at the start."""
-    for host in state.hosts:
-        waits = host.goal == state.goal and host.stage not in Stage.OVER
-        if waits and not snapshot.is_up(host):
-            return away_step(host, snapshot)
+    for host in now.state.hosts:
+        waits = host.goal == now.state.goal and host.stage not in Stage.OVER
+        if waits and not now.takes_part(host):
+            why = f"it was {status_words(host.found)}, and stays so"
+            return _only_policy(now, host, mark(host, Stage.LEFT, why))
     return None
 
 
-def _new_hosts(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
-    known = {host.id for host in state.hosts}
-    hosts = snapshot.engine.hosts_of(state.data_center)
+def _new_hosts(now: Snapshot) -> Optional[RunStep]:
+    known = {host.id for host in now.state.hosts}
+    hosts = now.engine.hosts_of(now.state.data_center)
     new = [host.name for host in hosts if host.id not in known]
     if not new:
         return None
     return fail(
-        state.domains[0],
+        now.state.domains[0],
         f"added to the data center since the conversion started, and not checked: "
         f"{', '.join(new)}; the engine's mount options are unchanged",
     )
 
 
-def _is_up_now(host: HostRecord, snapshot: Snapshot) -> bool:
-    present = snapshot.host(host)
-    return present is not None and present.status == UP
+# Offline: all at once, while the domains are in maintenance.
 
-
-def _is_spm(host: HostRecord, snapshot: Snapshot) -> bool:
-    present = snapshot.host(host)
-    return present is not None and present.spm == "spm"
-
-
-# Decide the next step of an offline conversion, or of its way back.
-
-_MAINTENANCE = "maintenance"
 _ACTIVE = "active"
 
 
-def offline_step(state: ConversionState, snapshot: Snapshot) -> RunStep:
-    """Return the next step; FINISH if there is none."""
-    for domain in state.domains:
-        here = (
-            snapshot.domain(state, domain) is not None
-            and snapshot.row(domain) is not None
-        )
-        if here or domain.stage == Stage.GONE:
-            continue
-        if state.undoes:
-            return mark(domain, Stage.GONE)
-        return fail(domain, f"{domain.name} or its connection was removed")
-    first = (_policies, _close)
-    if state.undoes:
-        # First, because after a refused deactivation nothing has changed.
-        first = (_close, _policies)
-    for decide in (*first, _unmounted, _offline_rows, _open, _proven):
-        step = decide(state, snapshot)
-        if step is not None:
-            return step
-    return RunStep(Kind.FINISH, state.title)
+def _policies(now: Snapshot) -> Optional[RunStep]:
+    waiting = [host for host in now.state.hosts if host.stage == Stage.TODO]
+    return _first(now, [_only_policy(now, h, mark(h, Stage.PREPARED)) for h in waiting])
 
 
-def _policies(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
-    steps = []
-    for host in state.hosts:
-        if host.stage != Stage.TODO:
-            continue
-        observed = snapshot.observations.get(host.name)
-        step = policy_step(host, observed) or mark(host, Stage.PREPARED)
-        steps.append(step if snapshot.host(host) else mark(host, Stage.DONE, REMOVED))
-    return _first(state, steps)
-
-
-def _close(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
+def _close(now: Snapshot) -> Optional[RunStep]:
     """Move the domains to maintenance, the master last."""
-    for domain in sorted(state.domains, key=lambda d: d.master):
-        if domain.stage not in (Stage.TODO, Stage.ENTERING) or not _was_active(domain):
-            continue
-        status = _status(state, snapshot, domain)
-        if status == _MAINTENANCE:
+    for domain in sorted(now.state.domains, key=lambda d: d.master):
+        status = now.status(domain)
+        begins = domain.stage in (Stage.TODO, Stage.ENTERING) and _was_active(domain)
+        if not begins or status == _MAINTENANCE:
             continue
         if status in (_ACTIVE, "inactive", "unknown"):
-            return deactivate(state, domain)
-        return wait_domain(state, domain, _MAINTENANCE, _ACTIVE)
+            return deactivate(now.state, domain)
+        return wait_domain(now.state, domain, _MAINTENANCE, _ACTIVE)
     return None
 
 
-def _unmounted(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
+def _unmounted(now: Snapshot) -> Optional[RunStep]:
     """Verify that no host has kept a mount."""
-    if any(
-        d.stage not in (Stage.TODO, Stage.ENTERING, Stage.GONE) for d in state.domains
-    ):
+    before = (Stage.TODO, Stage.ENTERING, Stage.GONE)
+    if any(domain.stage not in before for domain in now.state.domains):
         return None
-    steps = []
-    for host in state.hosts:
-        if host.stage in (Stage.UNMOUNTED, *Stage.OVER):
-            continue
-        present = snapshot.host(host)
-        if not snapshot.is_up(host) or present is None:
-            steps.append(mark(host, Stage.UNMOUNTED))
-        else:
-            steps.append(_unmount(state, host, present.status, snapshot))
-    return _first(state, steps)
+    return _first(
+        now,
+        [
+            host_step(now, host, Stage.UNMOUNTED)
+            if now.takes_part(host)
+            else mark(host, Stage.UNMOUNTED)
+            for host in now.state.hosts
+            if host.stage not in (Stage.UNMOUNTED, *Stage.OVER)
+        ],
+    )
 
 
-def _unmount(  # noqa: PLR0911 - one row per status
-    state: ConversionState, host: HostRecord, status: Optional[str], snapshot: Snapshot
-) -> RunStep:
-    observed = snapshot.observations.get(host.name)
-    if status == _MAINTENANCE:
-        return leave(host) if host.ours else mark(host, Stage.UNMOUNTED)
-    if status == "preparing_for_maintenance":
-        return wait_in(host)
-    if status not in ("up", "non_operational"):
-        return wait_out(host)
-    if observed is None:
-        return look(host)
-    if observed.problem:
-        return fail(host, f"{host.name} cannot be asked: {observed.problem}")
-    exports = (export for export, _ in wanted_transports(state, host))
-    kept = [export for export in exports if export in observed.transports]
-    if not kept:
-        return mark(host, Stage.UNMOUNTED)
-    if host.stage == Stage.LEAVING:
-        return fail(host, f"{host.name} does not unmount {', '.join(kept)}")
-    return enter(host)
-
-
-def _offline_rows(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
-    for domain in state.domains:
-        row = snapshot.row(domain)
-        options = domain.options if state.undoes else domain.wanted
-        if row is not None and row.mount_options != options:
-            status = _status(state, snapshot, domain)
-            return set_row(domain, options, force=status != _MAINTENANCE)
-    return None
-
-
-def _open(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
+def _open(now: Snapshot) -> Optional[RunStep]:
     """Activate the domains, the master first."""
-    for domain in sorted(state.domains, key=lambda d: not d.master):
+    for domain in sorted(now.state.domains, key=lambda d: not d.master):
+        status = now.status(domain)
         if domain.stage in (Stage.DONE, Stage.GONE):
             continue
-        if not _was_active(domain):
-            return mark(domain, Stage.DONE)
-        status = _status(state, snapshot, domain)
-        if status == _ACTIVE:
+        if status == _ACTIVE or not _was_active(domain):
             return mark(domain, Stage.DONE)
         if status == _MAINTENANCE:
-            return activate(state, domain)
+            return activate(now.state, domain)
         if status in ("inactive", "unknown") and domain.stage == Stage.LEAVING:
             return fail(domain, f"{domain.name} is {status}, not active")
-        return wait_domain(state, domain, _ACTIVE, "inactive", _MAINTENANCE)
+        return wait_domain(now.state, domain, _ACTIVE, "inactive", _MAINTENANCE)
     return None
 
 
-def _proven(state: ConversionState, snapshot: Snapshot) -> Optional[RunStep]:
-    hosts = [host for host in state.hosts if host.stage not in Stage.OVER]
-    return _first(state, [_prove(state, host, snapshot) for host in hosts])
-
-
-def _prove(  # noqa: PLR0911 - one row per status
-    state: ConversionState, host: HostRecord, snapshot: Snapshot
-) -> RunStep:
-    present = snapshot.host(host)
-    if present is None:
-        return mark(host, Stage.DONE, REMOVED)
-    if not snapshot.is_up(host) or not any(map(_was_active, state.domains)):
-        return mark(host, Stage.LEFT, "it did not mount the domain")
-    status, again = present.status, host.stage == Stage.LEAVING
-    if status == "up":
-        if again and host.name not in snapshot.arrived:
-            return wait_out(host)
-        wrong = mounts_step(state, host, snapshot)
-        return mark(host, Stage.DONE) if wrong is None else wrong
-    if status == "non_operational" and host.goal == BACK and not again:
-        return leave(host)
-    if status == "non_operational":
-        return fail(
-            host,
-            f"{host.name} became non-operational: it could not connect all of its "
-            "storage; see vdsm.log there",
-        )
-    if status == _MAINTENANCE:
-        if again or host.ours:
-            return leave(host)
-        return mark(host, Stage.LEFT, "somebody else moved it to maintenance")
-    return wait_out(host)
-
-
-def _first(state: ConversionState, steps: Sequence[RunStep]) -> Optional[RunStep]:
-    """Return the step to do first; hosts that have to be asked are asked at once."""
-    first = min(steps, key=lambda step: Kind.ORDER.index(step.kind), default=None)
-    if first is not None and first.kind == Kind.LOOK:
-        return look(*(state.host(s.subject) for s in steps if s.kind == Kind.LOOK))
-    return first
+def _proven(now: Snapshot) -> Optional[RunStep]:
+    mounts = any(map(_was_active, now.state.domains))
+    return _first(
+        now,
+        [
+            host_step(now, host)
+            if mounts and now.takes_part(host)
+            else mark(host, Stage.LEFT, "it did not mount the domain")
+            for host in now.state.hosts
+            if host.stage not in Stage.OVER
+        ],
+    )
 
 
 def _was_active(domain: DomainRecord) -> bool:
     return domain.found == _ACTIVE
 
 
-def _status(
-    state: ConversionState, snapshot: Snapshot, domain: DomainRecord
-) -> Optional[str]:
-    present = snapshot.domain(state, domain)
-    return present.status if present else None
-
-
-# Decide the next step of any conversion, and simulate all steps.
-
-# No host and no domain needs more steps, forward and back.
-_MOST_STEPS = 40
-
-
-def next_step(state: ConversionState, snapshot: Snapshot) -> RunStep:
-    """Return the step to do now."""
-    decide = rolling_step if state.mode == ROLLING else offline_step
-    step = decide(state, snapshot)
-    return _upgrade_step(state, snapshot, step) or step
-
-
-def _upgrade_step(
-    state: ConversionState, snapshot: Snapshot, step: RunStep
-) -> Optional[RunStep]:
+def _upgrade_step(now: Snapshot, step: RunStep) -> Optional[RunStep]:
     """Return what to do before ``step`` so that no other program moves hosts of the
     same cluster to maintenance meanwhile. On the way back, one that does stops nothing.
     """
     clusters = [
         cluster
-        for cluster in snapshot.engine.clusters
-        if cluster.data_center == state.data_center
-        and cluster.name not in snapshot.unmarked
+        for cluster in now.engine.clusters
+        if cluster.data_center == now.state.data_center
+        and cluster.name not in now.unmarked
     ]
     if step.kind == Kind.FINISH:
         # A run that stops clears them afterwards: the host that stops it may look sound
         # in the next reading, and the run would continue.
-        if finished(state).stage == Stage.STOPPED:
+        if finished(now.state).stage == Stage.STOPPED:
             return None
         return next((upgrade(c, begins=False) for c in clusters if c.is_ours), None)
     if step.kind != Kind.ENTER:
         return None
-    host = snapshot.host(state.host(step.subject))
+    host = now.host(now.state.host(step.subject))
     for cluster in clusters:
         if host is None or cluster.id != host.cluster or cluster.is_ours:
             continue
         if not cluster.upgrade_in_progress:
             return upgrade(cluster, begins=True)
-        if not state.undoes:
-            return fail(state.domains[0], upgrade_running(cluster))
+        if not now.state.undoes:
+            return fail(now.state.domains[0], upgrade_running(cluster))
     return None
 
 
-def marked(state: ConversionState, step: RunStep) -> ConversionState:
-    """Return the state after ``step`` has marked its host or domain."""
-    if step.of_domain:
-        return state.with_domain(step.subject, stage=step.after)
-    changes: dict[str, Any] = {"stage": step.after, "why": step.why}
-    if step.after in (Stage.DONE, Stage.UNMOUNTED):
-        changes["ours"] = False
-    return state.with_host(step.subject, **changes)
+# Simulate all steps.
+
+# No host and no domain needs more steps, forward and back.
+_MOST_STEPS = 40
 
 
-def begun(state: ConversionState, step: RunStep) -> ConversionState:
-    """Return the state to store before ``step`` is done."""
-    state = replace(state, doing=step.doing)
-    stage = {"stage": step.before} if step.before else {}
-    if step.of_domain:
-        opens = step.before == Stage.LEAVING and state.stage == Stage.CONVERTING
-        touched = {"touched": True} if opens else {}
-        return state.with_domain(step.subject, **stage, **touched)
-    changes = (
-        {"touched": True} if step.kind in (Kind.PUSH, Kind.ENTER, Kind.LEAVE) else {}
-    )
-    ours = {"ours": True} if step.kind == Kind.ENTER else {}
-    return state.with_host(step.subject, **stage, **changes, **ours)
-
-
-def imagined(state: ConversionState, snapshot: Snapshot) -> Iterator[RunStep]:
+def imagined(now: Snapshot) -> Iterator[RunStep]:
     """Yield the steps, in order, if all are successful, without marks. There are no
     waits after a step whose result is immediate in the simulation.
     """
-    for _ in range(_MOST_STEPS * (len(state.hosts) + len(state.domains))):
-        if state.stage not in Stage.UNDER_WAY:
-            return
-        step = next_step(state, snapshot)
-        if step.kind == Kind.FINISH:
+    for _ in range(_MOST_STEPS * (len(now.state.hosts) + len(now.state.domains))):
+        step = next_step(now)
+        if step.kind == Kind.FINISH or now.state.stage not in Stage.UNDER_WAY:
             return
         if step.kind == Kind.FAIL:
-            state = failed(state, step, step.why)
-            continue
-        if step.kind == Kind.MARK:
-            state = marked(state, step)
-            continue
-        state = begun(state, step)
-        yield step
-        snapshot = _after(state, snapshot, step)
+            now = replace(now, state=failed(now.state, step, step.why))
+        elif step.kind == Kind.MARK:
+            now = replace(now, state=marked(now.state, step))
+        else:
+            now = replace(now, state=begun(now.state, step))
+            yield step
+            now = _after(now, step)
 
 
-def _after(state: ConversionState, snapshot: Snapshot, step: RunStep) -> Snapshot:
+def _after(now: Snapshot, step: RunStep) -> Snapshot:
+    """Return the snapshot after a successful ``step``; so is every wait."""
     name, kind = step.subject, step.kind
     if kind == Kind.LOOK:
         for asked in step.hosts:
-            snapshot = snapshot.seen(asked, _observed(state, snapshot, asked))
-    elif kind == Kind.PUSH:
-        old, digest = _observed(state, snapshot, name), digest_of(step.policy)
-        new = replace(old, policy=step.policy, digest=digest, problem="")
-        snapshot = snapshot.seen(name, new)
-    elif kind == Kind.ENTER:
-        snapshot = _unmounted_on(state, snapshot, name).with_host(name, "maintenance")
-    elif kind == Kind.LEAVE:
-        snapshot = replace(snapshot, arrived=set(snapshot.arrived) - {name})
-        # Else it is cancelled before the host was in maintenance.
-        if step.before == Stage.LEAVING:
-            snapshot = _mounted(state, snapshot, name)
-        snapshot = snapshot.with_host(name, "up")
-    elif kind in (Kind.BEGIN_UPGRADE, Kind.END_UPGRADE):
-        begins = kind == Kind.BEGIN_UPGRADE
-        clusters = tuple(
-            replace(
-                cluster,
-                upgrade_in_progress=begins,
-                upgrade_correlation_id=cluster.our_upgrade,
-            )
-            if cluster.name == name
-            else cluster
-            for cluster in snapshot.engine.clusters
+            now = now.seen(asked, _expected(now, asked))
+        return now
+    if kind == Kind.PUSH:
+        digest = digest_of(step.policy)
+        new = replace(
+            _expected(now, name), policy=step.policy, digest=digest, problem=""
         )
-        snapshot = replace(snapshot, engine=replace(snapshot.engine, clusters=clusters))
-    elif step.call is not None and step.call.method == "update":
-        options = step.call.arguments["connection"].mount_options
-        ids = {d.connection for d in state.domains if d.name == name}
-        rows = tuple(
-            replace(row, mount_options=options) if row.id in ids else row
-            for row in snapshot.engine.connections
+        return now.seen(name, new)
+    if kind in (Kind.BEGIN_UPGRADE, Kind.END_UPGRADE):
+        cluster = next(c for c in now.engine.clusters if c.name == name)
+        return now.changed(
+            "clusters",
+            cluster.id,
+            upgrade_in_progress=kind == Kind.BEGIN_UPGRADE,
+            upgrade_correlation_id=cluster.our_upgrade,
         )
-        snapshot = replace(snapshot, engine=replace(snapshot.engine, connections=rows))
-    elif step.of_domain:
-        # Every wait is successful.
-        opens = step.call is not None and step.call.method == "activate"
-        status = step.until[0] if step.until else "active" if opens else "maintenance"
-        snapshot = _domain(state, snapshot, name, status)
-    else:
-        if kind == Kind.WAIT_OUT:
-            snapshot = _mounted(state, snapshot, name)
-            snapshot = replace(snapshot, arrived={*snapshot.arrived, name})
-        snapshot = snapshot.with_host(name, step.until[0])
-    return snapshot
+    if step.of_domain:
+        domain = next(d for d in now.state.domains if d.name == name)
+        if step.options is not None:
+            row = domain.connection
+            return now.changed("connections", row, mount_options=step.options)
+        status = step.until[0]
+        now = now.changed("domains", domain.id, status=status)
+        for host in now.state.hosts:
+            mounted = status == _ACTIVE and host.found == UP
+            now = _with_mounts(now, host, mounted=mounted)
+        return now
+    host = now.state.host(name)
+    now = now.changed("hosts", host.id, status=step.until[0])
+    # Without that stage, it is cancelled before the host was in maintenance.
+    if kind in (Kind.ENTER, Kind.WAIT_OUT) or step.before == Stage.LEAVING:
+        now = _with_mounts(now, host, mounted=kind != Kind.ENTER)
+    arrived = {*now.arrived} - {name}
+    return replace(now, arrived=arrived | ({name} if kind == Kind.WAIT_OUT else set()))
 
 
-def _domain(
-    state: ConversionState, snapshot: Snapshot, name: str, status: str
-) -> Snapshot:
-    ids = {d.id for d in state.domains if d.name == name}
-    domains = tuple(
-        replace(d, status=status)
-        if d.id in ids and d.data_center == state.data_center
-        else d
-        for d in snapshot.engine.domains
-    )
-    snapshot = replace(snapshot, engine=replace(snapshot.engine, domains=domains))
-    for host in state.hosts:
-        mounts = status == "active" and host.found == "up"
-        now = _mounted if mounts else _unmounted_on
-        snapshot = now(state, snapshot, host.name)
-    return snapshot
-
-
-def _mounted(state: ConversionState, snapshot: Snapshot, name: str) -> Snapshot:
-    wanted = wanted_transports(state, state.host(name))
+def _with_mounts(now: Snapshot, host: HostRecord, *, mounted: bool) -> Snapshot:
+    wanted = wanted_transports(now.state, host) if mounted else ()
     transports = {export: transport for export, transport in wanted if transport}
-    old = _observed(state, snapshot, name)
-    return snapshot.seen(name, replace(old, transports=transports))
+    old = _expected(now, host.name)
+    return now.seen(host.name, replace(old, transports=transports))
 
 
-def _unmounted_on(state: ConversionState, snapshot: Snapshot, name: str) -> Snapshot:
-    old = _observed(state, snapshot, name)
-    return snapshot.seen(name, replace(old, transports={}))
-
-
-def _observed(state: ConversionState, snapshot: Snapshot, name: str) -> Observation:
+def _expected(now: Snapshot, name: str) -> Observation:
     """Return the observation of a host, or the one to expect so far."""
-    known = snapshot.observations.get(name)
+    known = now.observations.get(name)
     if known is not None:
         return known
-    host = state.host(name)
+    host = now.state.host(name)
     pushed = host.goal == BACK and host.touched
     files = {file.name: file.wanted if pushed else file.found for file in host.files}
     policy = NO_FILES.having(files)

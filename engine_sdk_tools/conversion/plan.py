@@ -1,29 +1,30 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Plan a conversion, its resumption and its revert, and a heal. Pure.
+"""Plan a conversion, its resumption and its revert, and a heal; judge the runs that
+this machine has recorded; and say in sentences how a run has ended. Pure.
 
 The transport of a mount never changes, so each host concerned goes through maintenance,
 the SPM last. Policies and storage connections are unchanged. It is a rolling conversion
 that changes nothing else: :mod:`.conversion.run` carries it out.
-
-The way back to TCP, for domains whose I/O is stalled because RDMA alone has failed, is
-a conversion to TCP, with its record; its revert is the way forward.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Optional
+from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.conversion import model
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
     UNPROVEN,
-    FleetReport,
     Observation,
     ReportedHost,
     Snapshot,
+    as_at_first,
     domain_record,
     left_out,
+    observe,
+    of_each,
     ordered,
     rule_of,
     unlike,
@@ -33,38 +34,41 @@ from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     CONVERT,
+    FORWARD,
     HEAL,
     OFFLINE,
     RDMA,
     ROLLING,
-    TCP,
     ConversionRequest,
     ConversionState,
+    DomainRecord,
     HostRecord,
     Stage,
     moving_offenders,
     only_one,
+    refused,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
+    RunStep,
+    all_back,
     imagined,
-    renamed,
-    resumed,
-    reverting,
+    policy_step,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.steps import RunStep, policy_step
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
-    Mounts,
     can_be_healed,
-    domains_left_on_other_transport,
-    nfs_export,
     requested_transport,
-    transports_in_use,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, health_of
-from ovirt_rdma.engine_sdk_tools.model import Domain, Engine, check, merged
-from ovirt_rdma.host.errors import Problem, Sentence
-from ovirt_rdma.host.policy.model import REQUIRE_RDMA
-from ovirt_rdma.storage.health.state import OK
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
+from ovirt_rdma.engine_sdk_tools.model import (
+    Domain,
+    Engine,
+    Host,
+    check,
+    listed,
+    merged,
+)
+from ovirt_rdma.host.errors import ExitCode, Problem, Sentence
+from ovirt_rdma.host.policy.model import PREFER_RDMA, REQUIRE_RDMA
 
 # In any order; may be a stream, so it is iterated once.
 Reports = Iterable[HostReport]
@@ -118,31 +122,28 @@ def plan_convert(
             engine, domain, request, record.wanted, using
         )
     check(offenders)
-    fleet = FleetReport.of(
-        hosts, reports, records, to=request.to, without=request.without
-    )
-    started, objections = fleet.start(records, request)
+    fleet = of_each(hosts, reports, lambda seen: seen.started(records, request))
     offenders += model.fleet_offenders(hosts, request, engine.clusters, pinned)
-    check([*offenders, *objections])
+    check([*offenders, *(why for one in fleet.values() for why in one.objections)])
+    observed = {name: one.observed for name, one in fleet.items()}
     state = ConversionState(
         kind=CONVERT,
         data_center=center,
         to=request.to,
         mode=ROLLING if request.rolling else OFFLINE,
         domains=tuple(records),
-        hosts=started,
+        hosts=tuple(one.record for one in fleet.values() if one.record),
         rule=rule_of(request),
         by_row=request.by_row,
         batch=request.batch,
         begun_at=now,
     )
-    state = with_earlier(state, earlier, fleet.observations)
-    snapshot = Snapshot(engine, fleet.observations)
-    if _is_so(state, snapshot):
+    state = with_earlier(state, earlier, observed)
+    snapshot = Snapshot(state, engine, observed)
+    if _is_so(snapshot):
         return ConversionPlan(state, ())
-    warnings = tuple(model.warnings(hosts, domains, request))
-    steps = steps_of(state, snapshot)
-    return ConversionPlan(state, steps, warnings, fleet.observations)
+    warnings = tuple(model.warnings(hosts, request))
+    return ConversionPlan(state, steps_of(snapshot), warnings, observed)
 
 
 def plan_resume(
@@ -165,39 +166,32 @@ def plan_resume(
             "out of that",
             "omit --without",
         )
-    fleet = _fleet(state, engine, reports, to=state.to)
-    if state.kind == CONVERT and state.stage in (Stage.CONVERTING, Stage.STOPPED):
-        state = _with_hosts_now(state, engine, fleet, without)
-    state = resumed(state)
-    steps = steps_of(state, Snapshot(engine, fleet.observations))
-    return ConversionPlan(state, steps, observed=fleet.observations)
-
-
-def _fleet(
-    state: ConversionState,
-    engine: Engine,
-    reports: Reports,
-    *,
-    to: str = "",
-) -> FleetReport:
     hosts = ordered(engine.hosts_of(state.data_center))
-    return FleetReport.of(hosts, reports, state.domains, to=to)
+    if state.kind == CONVERT and state.stage in (Stage.CONVERTING, Stage.STOPPED):
+        state, observed = _with_hosts_now(state, engine, hosts, reports, without)
+    else:
+        observed = observe(hosts, reports, state.domains)
+    state = resumed(state)
+    steps = steps_of(Snapshot(state, engine, observed))
+    return ConversionPlan(state, steps, observed=observed)
 
 
 def _with_hosts_now(
-    state: ConversionState, engine: Engine, fleet: FleetReport, without: Sequence[str]
-) -> ConversionState:
-    ids = [d.id for d in engine.domains if d.data_center == state.data_center]
-    rule = state.rule if state.to == RDMA else REQUIRE_RDMA
+    state: ConversionState,
+    engine: Engine,
+    hosts: Sequence[Host],
+    reports: Reports,
+    without: Sequence[str],
+) -> tuple[ConversionState, dict[str, Observation]]:
+    """Return the state with the present hosts, and their observations."""
     out = {record.id for record in state.hosts if record.left_out}
-    hosts = ordered(engine.hosts_of(state.data_center))
     still_away = [h.name for h in hosts if h.status != "up" and h.id in out]
     request = ConversionRequest(
         state.to,
         state.mode == ROLLING,
         state.by_row,
         state.batch,
-        rule,
+        state.rule if state.to == RDMA else REQUIRE_RDMA,
         without=(*without, *still_away),
     )
     begun = {
@@ -206,36 +200,44 @@ def _with_hosts_now(
         if not (host.left_out and not host.touched)
         and (state.stage == Stage.CONVERTING or _is_changed(host))
     }
-    new = [host for host in hosts if host.id not in begun]
     # A domain that was removed meanwhile is not checked.
-    added, objections = fleet.only(new).for_domains(ids).start(state.domains, request)
+    ids = [d.id for d in engine.domains if d.data_center == state.data_center]
+    here = [domain for domain in state.domains if domain.id in ids]
+    fleet = of_each(
+        hosts, reports, lambda seen: seen.started(state.domains, request, here)
+    )
+    new = [fleet[host.name] for host in hosts if host.id not in begun]
     offenders = list(
         model.without_offenders(hosts, replace(request, without=tuple(without)))
     )
     if request.rolling:
         offenders += model.upgrade_offenders(engine.clusters, hosts)
-    check([*offenders, *objections])
+    check([*offenders, *(why for one in new for why in one.objections)])
+    observed = {name: one.observed for name, one in fleet.items()}
     before = {host.id: host for host in (*state.former, *state.hosts)}
+    added = (one.record for one in new if one.record)
     known = {
-        **{h.id: _as_before(h, before.get(h.id), fleet) for h in added},
+        **{h.id: _as_before(h, before.get(h.id), observed) for h in added},
         **begun,
     }
     records = [known.pop(host.id) for host in hosts]
     records += known.values()
     requested = [_as_requested(record, request.without) for record in records]
-    here = {record.id for record in records}
-    former = tuple(host for host in state.former if host.id not in here)
-    return replace(state, hosts=tuple(requested), former=former)
+    present = {record.id for record in records}
+    former = tuple(host for host in state.former if host.id not in present)
+    return replace(state, hosts=tuple(requested), former=former), observed
 
 
 def _as_before(
-    host: HostRecord, before: Optional[HostRecord], fleet: FleetReport
+    host: HostRecord,
+    before: Optional[HostRecord],
+    observed: Mapping[str, Observation],
 ) -> HostRecord:
     """Return the new record of ``host`` with the baseline in the one before."""
     if before is None:
         return host
     return replace(
-        with_files_of(host, before, fleet.observations.get(host.name)),
+        with_files_of(host, before, observed.get(host.name)),
         first_transports=before.first_transports,
         converted=before.converted,
     )
@@ -261,14 +263,14 @@ def plan_revert(
 ) -> ConversionPlan:
     """Plan the revert to the baseline of ``state``."""
     state = renamed(state, engine)
-    observations = _fleet(state, engine, reports).observations
+    here = ordered(engine.hosts_of(state.data_center))
+    observations = observe(here, reports, state.domains)
     known = {host.id for host in state.hosts}
-    new = [h.name for h in engine.hosts_of(state.data_center) if h.id not in known]
+    new = [h.name for h in here if h.id not in known]
     up = {host.id for host in engine.hosts if host.status == "up"}
     new += [h.name for h in state.hosts if h.left_out and not h.touched and h.id in up]
     warnings: list[str] = []
     if state.mode == ROLLING:
-        here = engine.hosts_of(state.data_center)
         warnings += model.upgrade_offenders(engine.clusters, here)
     if new:
         warnings.append(
@@ -279,21 +281,8 @@ def plan_revert(
             )
         )
     state = reverting(_with_those_converted_since(state, observations))
-    if state.kind == CONVERT:
-        ids = {domain.id for domain in state.domains}
-        going = [domain for domain in engine.domains if domain.id in ids]
-        back = _transport_before(state)
-        warnings += domains_left_on_other_transport(engine.domains, going, back)
-    steps = steps_of(state, Snapshot(engine, observations))
+    steps = steps_of(Snapshot(state, engine, observations))
     return ConversionPlan(state, steps, tuple(warnings), observations)
-
-
-def _transport_before(state: ConversionState) -> str:
-    """Return the transport to which a revert goes back."""
-    before = {transport for host in state.hosts for transport in host.transports}
-    if len(before & {RDMA, TCP}) == 1:
-        return str((before & {RDMA, TCP}).pop())
-    return TCP if state.to == RDMA else RDMA
 
 
 def _with_those_converted_since(
@@ -318,26 +307,26 @@ def _with_those_converted_since(
     return state.with_hosts(since, touched=True)
 
 
-def steps_of(state: ConversionState, snapshot: Snapshot) -> tuple[RunStep, ...]:
+def steps_of(now: Snapshot) -> tuple[RunStep, ...]:
     """Return the steps that change something, if all of them are successful."""
-    return tuple(step for step in imagined(state, snapshot) if step.changes)
+    return tuple(step for step in imagined(now) if step.changes)
 
 
-def _is_so(state: ConversionState, snapshot: Snapshot) -> bool:
+def _is_so(now: Snapshot) -> bool:
     """Whether mount options, policies and all mounts are already as requested."""
-    if any(d.options != d.wanted for d in state.domains):
+    if any(d.options != d.wanted for d in now.state.domains):
         return False
-    for host in state.hosts:
-        observed = snapshot.observations.get(host.name, Observation())
-        if host.push and policy_step(host, observed) is not None:
+    for host in now.state.hosts:
+        observed = now.observations.get(host.name, Observation())
+        if policy_step(now, host) is not None:
             return False
-        if host.found == "up" and (observed.problem or unlike(state, host, observed)):
+        wrong = observed.problem or unlike(now.state, host, observed)
+        if host.found == "up" and wrong:
             return False
     return True
 
 
-# Plan the remount of domains that are mounted over TCP but should use RDMA, and find
-# those that should go back to TCP for now.
+# Plan the remount of domains that are mounted over TCP but should use RDMA.
 
 
 def plan_heal(
@@ -371,14 +360,9 @@ def plan_heal(
         for record in (domain_record(d, RDMA) for d in healed)
     )
     up = [h for h in ordered(engine.hosts_of(data_center)) if h.status == "up"]
-    fleet = FleetReport.of(up, reports, records, to=RDMA)
-    judged = fleet.each(lambda seen: _judged(seen, healed, batch))
-    warnings += merged(
-        warning.about(name)
-        for name, (_, its_warnings) in judged.items()
-        for warning in its_warnings
-    )
-    wanted = {name: transports for name, (transports, _) in judged.items()}
+    judged = of_each(up, reports, lambda seen: _judged(seen, healed, records, batch))
+    warnings += merged(why for _, _, against in judged.values() for why in against)
+    wanted = {name: transports for name, (_, transports, _) in judged.items()}
     going = [h for h in up if wanted[h.name]]
     check(list(moving_offenders(engine.clusters, up, going, pinned or {}, batch)))
     if going and len(up) == 1:
@@ -396,79 +380,313 @@ def plan_heal(
         batch=batch,
         begun_at=now,
     )
-    snapshot = Snapshot(engine, fleet.observations)
-    return ConversionPlan(state, steps_of(state, snapshot), tuple(warnings))
-
-
-def stalled_domains(
-    engine: Engine, domains: Sequence[Domain], reports: Iterable[HostReport]
-) -> tuple[list[Domain], list[Sentence]]:
-    """Return which of ``domains`` should go to TCP, and why others that are stalled
-    should not.
-
-    A domain should if a host reports its RDMA mount as stalled or dead, TCP would help,
-    the host's policy allows TCP (prefer-rdma), and it works over RDMA on no other host:
-    all of them would go through maintenance.
-    """
-    hosts = {host.name: host for host in engine.hosts}
-    going: dict[str, list[str]] = {}
-    works: dict[str, list[str]] = {}
-    left: list[Sentence] = []
-    for report in reports:
-        if report.host not in hosts or report.facts is None:
-            continue
-        health = {one.mountpoint: one for one in health_of(report) or ()}
-        mounts = Mounts(report.facts.nfs_mounts)
-        used = transports_in_use(hosts[report.host], report, domains)
-        for domain, one in zip(domains, used):
-            export = nfs_export(domain.connection)
-            mount = mounts.of(export) if export and one.transport == RDMA else None
-            its = health.get(mount.mountpoint) if mount else None
-            if its is not None and its.state == OK:
-                works.setdefault(domain.id, []).append(report.host)
-            if its is None or not its.is_broken:
-                continue
-            where = f"{domain.name} on {report.host}"
-            if not its.tcp_helps:
-                text = f"{where}: TCP would not help: {its.shown}"
-                left.append(Sentence("tcp-does-not-help", text))
-            elif not one.asked.preferred:
-                text = f"{where} is {its.state}, but {one.asked.by} requires RDMA"
-                left.append(Sentence("rule-requires-rdma", text))
-            else:
-                going.setdefault(domain.id, []).append(where)
-    for id_, places in going.items():
-        if id_ in works:
-            text = f"{', '.join(places)}: RDMA works on {', '.join(works[id_])}, so "
-            text += "the fault is on the way: ovirt-rdma-host nfs health there"
-            left.append(Sentence("rdma-works-elsewhere", text))
-    return [d for d in domains if d.id in going and d.id not in works], left
+    observed = {name: one for name, (one, _, _) in judged.items()}
+    steps = steps_of(Snapshot(state, engine, observed))
+    return ConversionPlan(state, steps, tuple(warnings))
 
 
 def _judged(
-    seen: ReportedHost, domains: Sequence[Domain], batch: int
-) -> tuple[tuple[Optional[str], ...], list[Sentence]]:
-    """Return the transports that the mounts of a host should have, none if it does not
-    have to go through maintenance, and warnings without its name.
+    seen: ReportedHost,
+    domains: Sequence[Domain],
+    records: Sequence[DomainRecord],
+    batch: int,
+) -> tuple[Observation, tuple[Optional[str], ...], list[Sentence]]:
+    """Return the observation of a host, the transports that its mounts should have,
+    none if it does not have to go through maintenance, and warnings.
     """
-    if seen.mute:
-        sentence = f"its mounts are unknown: {seen.observed.problem}"
-        return (), [Sentence("host-mounts-unknown", sentence)]
+    name, observed = seen.host.name, seen.observed(records)
+    if seen.problem:
+        sentence = f"{name}: its mounts are unknown: {seen.problem}"
+        return observed, (), [Sentence("host-mounts-unknown", sentence)]
     asked = (
         requested_transport(d.connection, seen.force) if d.connection else None
         for d in domains
     )
     wanted = tuple(RDMA if one and one.transport == RDMA else None for one in asked)
-    concerned = [d for d, want in zip(seen.domains, wanted) if want == RDMA]
-    present = seen.observed.transports
-    if all(present.get(str(d.export)) in (None, RDMA, UNPROVEN) for d in concerned):
-        return (), []
+    concerned = [record for record, want in zip(records, wanted) if want == RDMA]
+    present = (observed.transports.get(str(record.export)) for record in concerned)
+    if all(transport in (None, RDMA, UNPROVEN) for transport in present):
+        return observed, (), []
     # Why a remount would not get RDMA, each reason once.
     request = ConversionRequest(RDMA, rolling=True, batch=batch)
-    objections = dict.fromkeys(seen.remount_objections(request, concerned))
-    head = len(seen.host.name)
+    objections = dict.fromkeys(seen.remount_objections(concerned, request))
     skipped = [
-        Sentence(one.id, f"not remounted: {one[head:].lstrip(': ')}")
+        Sentence(one.id, f"{name}: not remounted: {one.partition(': ')[2]}")
         for one in objections
     ]
-    return ((), skipped) if skipped else (wanted, [])
+    return observed, () if skipped else wanted, skipped
+
+
+# Change the state to revert or to resume it.
+
+
+def reverting(state: ConversionState) -> ConversionState:
+    """Return the state at the start of a revert, or when one is resumed.
+
+    Unchanged hosts do not take part.
+    """
+    if state.stage == Stage.REVERTING:
+        return state
+    state = replace(as_at_first(state), stage=Stage.REVERTING, why="", doing="")
+    if state.mode == OFFLINE:
+        return all_back(state)
+    names = [h.name for h in state.hosts if _is_changed(h)]
+    others = [h.name for h in state.hosts if h.name not in names]
+    state = state.with_hosts(others, goal=BACK, stage=Stage.DONE)
+    return state.with_hosts(names, goal=BACK, stage=Stage.TODO, why="", left_out=False)
+
+
+def renamed(state: ConversionState, engine: Engine) -> ConversionState:
+    """Return the state with the present names of hosts and domains."""
+    present: tuple[Any, ...] = (*engine.hosts, *engine.domains)
+    names = {one.id: one.name for one in present}
+
+    def now(records: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(replace(r, name=names.get(r.id, r.name)) for r in records)
+
+    hosts, former = now(state.hosts), now(state.former)
+    return replace(state, hosts=hosts, former=former, domains=now(state.domains))
+
+
+def resumed(state: ConversionState) -> ConversionState:
+    """Return the state of a stopped conversion that is resumed with the rest."""
+    if state.stage != Stage.STOPPED:
+        return state
+    again = [h.name for h in state.hosts if h.goal == BACK or h.stage == Stage.FAILED]
+    state = state.with_hosts(again, goal=FORWARD, stage=Stage.TODO, why="")
+    domains = tuple(replace(domain, stage=Stage.TODO) for domain in state.domains)
+    return replace(state, domains=domains, stage=Stage.CONVERTING, why="")
+
+
+# Judge earlier and other runs of this machine: a conversion that is incomplete is
+# resumed, or keeps others off; one that is complete has the baseline of its domains,
+# which a later conversion keeps.
+
+
+def latest_state(
+    states: Sequence[ConversionState], domains: Sequence[Domain]
+) -> Optional[ConversionState]:
+    """Return the latest state of a conversion of any of ``domains``."""
+    ids = {domain.id for domain in domains}
+    candidates = [
+        state
+        for state in states
+        if state.kind == CONVERT and ids & {d.id for d in state.domains}
+    ]
+    return max(candidates, key=lambda state: state.begun_at, default=None)
+
+
+def is_converted(state: ConversionState) -> bool:
+    """Whether its domains are converted, by this conversion or by an earlier one."""
+    if state.stage == Stage.ROLLED_BACK:
+        return state.is_again
+    return state.stage == Stage.CONVERTED
+
+
+def earlier_conversions(
+    states: Sequence[ConversionState], domains: Sequence[Domain]
+) -> list[ConversionState]:
+    """Return the conversions that ``domains`` have gone through and that still apply,
+    the latest first.
+    """
+    latest = [latest_state(states, [domain]) for domain in domains]
+    candidates = {
+        state.begun_at: state
+        for state in latest
+        if state is not None and is_converted(state)
+    }
+    return [candidates[begun_at] for begun_at in sorted(candidates, reverse=True)]
+
+
+def with_related(
+    engine: Engine,
+    states: Sequence[ConversionState],
+    domains: Sequence[Domain],
+    earlier: Sequence[ConversionState],
+    to: str,
+) -> list[Domain]:
+    """Return ``domains``, with others that the same earlier conversions converted to
+    ``to``.
+
+    Such domains share one baseline. Raises Refused if the others are not requested and
+    would have to go to another transport.
+    """
+    center = domains[0].data_center
+    requested = {domain.id: domain for domain in domains}
+    related: dict[str, Domain] = {}
+    for state in earlier:
+        ids = {record.id for record in state.domains}
+        its = {
+            domain.id: domain
+            for domain in engine.domains
+            if domain.id in ids
+            and domain.data_center == center
+            and latest_state(states, [domain]) is state
+        }
+        others = [domain.name for id, domain in its.items() if id not in requested]
+        if state.to != to and others:
+            raise refused(
+                "converted-together",
+                f"{state.title} were converted together, so the state before is "
+                "recorded for all of them together",
+                f"name {' and '.join(others)} too; or revert all of them: "
+                f"{revert_command_of(state)}",
+            )
+        related.update(its)
+    return list({**related, **requested}.values())
+
+
+def check_resumable(
+    state: ConversionState, domains: Sequence[Domain], request: ConversionRequest
+) -> None:
+    """Raise Refused if ``request`` for ``domains`` does not resume the incomplete
+    ``state``.
+    """
+    names = " ".join(domain.name for domain in state.domains)
+    if state.stage == Stage.REVERTING:
+        raise refused(
+            "revert-incomplete",
+            f"a revert of {names} is not complete",
+            f"complete it first: {command_of(state)}",
+        )
+    other = {d.id for d in domains} - {d.id for d in state.domains}
+    if state.to != request.to or other:
+        raise refused(
+            "conversion-incomplete",
+            f"a conversion of {names} to {state.to} is not complete",
+            f"complete it first: {command_of(state)}; or revert it: "
+            f"{revert_command_of(state)}",
+        )
+
+
+def has_other_options(state: ConversionState, request: ConversionRequest) -> bool:
+    """Whether ``state`` was begun with other options than those of ``request``."""
+    options = (request.rolling, request.by_row, rule_of(request))
+    return options != (state.mode == ROLLING, state.by_row, state.rule)
+
+
+def refuse_other_runs(
+    states: Sequence[ConversionState], own: Optional[ConversionState]
+) -> None:
+    """Raise Refused if another run in the data center is incomplete.
+
+    It may have hosts in maintenance. ``own`` is the state of this run.
+    """
+    for state in states:
+        same = own is not None and (
+            (state.kind, state.domains[0].id) == (own.kind, own.domains[0].id)
+        )
+        if same or state.stage not in Stage.UNDER_WAY:
+            continue
+        command = command_of(state)
+        raise refused(
+            "other-run-incomplete",
+            f"an earlier '{command}' was interrupted and is not complete",
+            f"complete it first: {command}",
+        )
+
+
+def command_of(state: ConversionState) -> str:
+    """Return the command that resumes ``state``."""
+    names = " ".join(shlex.quote(domain.name) for domain in state.domains)
+    if state.kind == HEAL:
+        return f"ovirt-rdma domain heal {names}"
+    if state.stage == Stage.REVERTING:
+        return revert_command_of(state)
+    command = f"ovirt-rdma domain convert {names} --to {state.to}"
+    options = [
+        ("--rolling", state.mode == ROLLING),
+        ("--engine-options", state.by_row),
+        (f"--policy-rule {state.rule}", state.rule == PREFER_RDMA),
+    ]
+    return " ".join([command, *(word for word, so in options if so)])
+
+
+def revert_command_of(state: ConversionState) -> str:
+    """Return the command that reverts ``state``."""
+    return f"ovirt-rdma domain revert {shlex.quote(state.domains[0].name)}"
+
+
+# Say in sentences how a conversion or a heal has ended, or where it was interrupted:
+# for people, programs and the engine's events.
+
+
+def task_title(state: ConversionState) -> str:
+    """Return what a run does, for the engine's tasks."""
+    # Up to here the portal cuts nothing off, with names of the usual length.
+    names = listed([domain.name for domain in state.domains], 2)
+    if state.kind == HEAL:
+        return f"heal {names}"
+    return (
+        f"revert {names}" if state.undoes else f"convert to {state.to.upper()}: {names}"
+    )
+
+
+def concerned(state: ConversionState) -> list[str]:
+    """Return the ids of the objects that a run changes; domains of one data center have
+    the same hosts.
+    """
+    return [state.data_center, *(domain.id for domain in state.domains)]
+
+
+def exit_code(state: ConversionState) -> ExitCode:
+    """Return the exit code; REFUSED if the engine refused the first change."""
+    if state.stage in (Stage.CONVERTED, Stage.REVERTED):
+        return ExitCode.DONE
+    if state.stage == Stage.ROLLED_BACK:
+        changed = any(h.touched for h in state.hosts)
+        changed = changed or any(d.touched for d in state.domains)
+        return ExitCode.ROLLED_BACK if changed else ExitCode.REFUSED
+    done = any(h.stage == Stage.DONE for h in state.hosts)
+    return ExitCode.SOME if done else ExitCode.FAILED
+
+
+def sentence(state: ConversionState) -> str:
+    """Return the result in one sentence; also the text of the engine's event."""
+    several = len(state.domains) > 1
+    what = "Heal of" if state.kind == HEAL else "Domains" if several else "Domain"
+    title, verb = f"{what} {state.title}", "are" if several else "is"
+    if state.stage == Stage.CONVERTED:
+        if state.kind == HEAL:
+            return f"{title}: the mounts are over RDMA again"
+        proven = "" if _proven(state) else ", but not proven on every host"
+        without = hosts_left_out(state)
+        if without:
+            proven += f", without {', '.join(without)}"
+        return f"{title} {verb} converted to {state.to.upper()}{proven}"
+    if state.stage == Stage.REVERTED:
+        return f"{title} {verb} mounted as before"
+    why = f": {state.why.rstrip('.')}" if state.why else ""
+    if state.stage == Stage.ROLLED_BACK and state.kind == HEAL:
+        return f"{title} failed and was rolled back{why}"
+    if state.stage == Stage.ROLLED_BACK:
+        return f"{title} {verb} as before{why}"
+    return f"{title} stopped and is incomplete{why}"
+
+
+def hosts_left_out(state: ConversionState) -> list[str]:
+    """Return the names of the hosts that were left out."""
+    return [host.name for host in state.hosts if host.left_out]
+
+
+def _proven(state: ConversionState) -> bool:
+    return all(
+        h.stage == Stage.DONE and not h.why
+        for h in state.hosts
+        if h.found == "up" and not h.left_out
+    )
+
+
+def interrupted_lines(state: ConversionState) -> list[str]:
+    """Return sentences about an interrupted run: where it is, and how to resume it."""
+    lines = []
+    hosts = [host.name for host in state.hosts if host.ours]
+    down = [d.name for d in state.domains if d.stage == Stage.ENTERING]
+    for names in filter(None, (hosts, down)):
+        verb = "is" if len(names) == 1 else "are"
+        shown = ", ".join(names)
+        lines.append(f"{shown} {verb} in maintenance for this run, or on the way there")
+    how = f"the run is paused; resume it with '{command_of(state)}'"
+    if state.kind != HEAL and state.stage != Stage.REVERTING:
+        how += f", or revert it with '{revert_command_of(state)}'"
+    return [*lines, how]

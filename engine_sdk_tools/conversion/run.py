@@ -11,7 +11,6 @@ the clusters; the whole engine is read for the other steps, so a conversion send
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Optional
@@ -33,18 +32,17 @@ from ovirt_rdma.engine_sdk_tools.api.request import (
 from ovirt_rdma.engine_sdk_tools.api.request import step as reported
 from ovirt_rdma.engine_sdk_tools.api.session import (
     BUSY_S,
+    DETECTED,
     Session,
     events_since,
     newest_event,
     reasons,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
-    UP,
     Observation,
     Snapshot,
-    observation_of,
+    observe,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.lock import DataCenterLock, OtherRun
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     HEAL,
@@ -54,30 +52,31 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     StateFile,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
+    IN,
+    OUT,
+    Kind,
+    RunStep,
     begun,
     failed,
     finished,
+    host_step,
     imagined,
     marked,
     next_step,
-)
-from ovirt_rdma.engine_sdk_tools.conversion.steps import (
-    Kind,
-    RunStep,
-    host_step,
     upgrade_call,
-    wait_until,
-    wait_until_in,
-    wait_until_out,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     HostAccess,
-    HostReport,
     Pushed,
     digest_of,
 )
+from ovirt_rdma.engine_sdk_tools.job import OtherRun
 from ovirt_rdma.engine_sdk_tools.model import (
+    BROKEN,
+    BROKEN_IN_S,
+    BROKEN_OUT_S,
     Engine,
+    host_is,
     status_words,
 )
 from ovirt_rdma.engine_sdk_tools.reader import (
@@ -108,105 +107,93 @@ ReadEngine = Callable[[Any], Engine]
 HostsNow = Callable[..., Engine]
 
 
-def carry_out(
-    session: Session,
-    door: HostAccess,
-    state: ConversionState,
-    keeper: StateFile,
-    listener: Listener,
-    *,
-    observed: Optional[Mapping[str, Observation]] = None,
-    lock: Optional[DataCenterLock] = None,
-    read: ReadEngine = read_engine,
-    hosts_now: HostsNow = with_hosts_now,
-) -> ConversionState:
-    """Do all remaining steps of ``state``; return the new state. ``lock`` is checked
-    before each change. ``observed`` are hosts that have just been asked, by name.
-
-    A step that fails rolls the conversion back. Raises EngineProblem if the engine is
-    not available or denies access, and StateFileProblem: then the conversion is paused,
-    and the same command resumes it.
-    """
-    check = lock.check if lock is not None else lambda: None
-    work = _Work(session, door, keeper, listener, check, read, hosts_now)
-    # One that did not report is asked.
-    known = {name: one for name, one in (observed or {}).items() if not one.problem}
-    work.observations.update(known)
-    work.ahead.update(known)
-    return work.run(state)
-
-
 @dataclass
-class _Work:
-    """Does the steps. ``observations`` are the valid reports of hosts, by name;
-    ``arrived`` and ``unmarked`` are those of Snapshot. ``check`` is called before each
-    request that changes something.
+class ConversionRun:
+    """Does all remaining steps of ``state``, which ``keeper`` stores.
+
+    ``observed`` are hosts that have just been asked, by name. ``check`` is called
+    before each change. ``read`` and ``hosts_now`` read the engine.
     """
 
     session: Session
     door: HostAccess
     keeper: StateFile
     listener: Listener
-    check: Callable[[], None]
-    read: ReadEngine
-    hosts_now: HostsNow
-    observations: dict[str, Observation] = field(default_factory=dict)
-    arrived: set[str] = field(default_factory=set)
-    unmarked: set[str] = field(default_factory=set)
-    # Hosts that were asked before their turn.
-    ahead: set[str] = field(default_factory=set)
-    # Whether a host went to maintenance.
-    moved: bool = False
-    steps_done: int = 0
-    tries: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
-    # The time of the first try of each step, by the session's clock.
-    first_try: dict[tuple[str, str, str, str], float] = field(default_factory=dict)
+    state: ConversionState
+    observed: Mapping[str, Observation] = field(default_factory=dict)
+    check: Callable[[], None] = lambda: None
+    read: ReadEngine = read_engine
+    hosts_now: HostsNow = with_hosts_now
 
-    def run(self, state: ConversionState) -> ConversionState:
-        self._save(state)
+    def __post_init__(self) -> None:
+        self.engine = Engine("")
+        # One that did not report is asked.
+        valid = {name: one for name, one in self.observed.items() if not one.problem}
+        # These three as those of Snapshot.
+        self.observations: dict[str, Observation] = valid
+        self.arrived: set[str] = set()
+        self.unmarked: set[str] = set()
+        # Hosts that were asked before their turn.
+        self.ahead = set(valid)
+        # Whether a host went to maintenance.
+        self.moved = False
+        self.steps_done = 0
+        # The times of the tries of each step, by the session's clock.
+        self.tries: dict[tuple[str, str, str, str], list[float]] = {}
+
+    def run(self) -> ConversionState:
+        """Return the state at the end.
+
+        A step that fails rolls the conversion back. Raises EngineProblem if the engine
+        is not available or denies access, and StateFileProblem: then the conversion is
+        paused, and the same command resumes it.
+        """
+        self._save(self.state)
         try:
-            state = self._all_steps(state)
+            self._all_steps()
         except BaseException:
-            self._end_upgrades(state)
+            self._end_upgrades()
             raise
-        if state.stage == Stage.STOPPED:
-            self._end_upgrades(state)
-        self._settle(state)
-        return self._with_hosts_not_up(state)
+        if self.state.stage == Stage.STOPPED:
+            self._end_upgrades()
+        self._settle()
+        return self.state
 
-    def _all_steps(self, state: ConversionState) -> ConversionState:
-        engine = self.read(self.session)
-        self._plan(state, engine)
+    def _all_steps(self) -> None:
+        self.engine = self.read(self.session)
+        self._plan()
         # What is not older than the last step: the hosts always are.
         clusters = whole = True
-        while state.stage in Stage.UNDER_WAY:
-            snapshot = self._snapshot(engine)
-            step = next_step(state, snapshot)
+        while self.state.stage in Stage.UNDER_WAY:
+            before = self.state
+            step = next_step(self._now)
             # What stops a run counts as it was seen: it may look sound a moment later.
-            ends = step.kind == Kind.FINISH and finished(state).stage != Stage.STOPPED
+            ends = step.kind == Kind.FINISH and finished(before).stage != Stage.STOPPED
             if not whole and (step.of_domain or ends):
-                engine, clusters, whole = self.read(self.session), True, True
+                self.engine, clusters, whole = self.read(self.session), True, True
                 continue
             if not clusters and step.kind == Kind.ENTER:
-                engine = self.hosts_now(self.session, engine, clusters=True)
+                self.engine = self.hosts_now(self.session, self.engine, clusters=True)
                 clusters = True
                 continue
             try:
-                state = self._do(state, snapshot, step)
+                self._do(step)
             except OtherRun:
                 # The step was not begun.
-                self._save(state)
+                self._save(before)
                 raise
             if step.kind != Kind.MARK:
                 # The engine may have changed during the step.
-                engine = self.hosts_now(self.session, engine)
+                self.engine = self.hosts_now(self.session, self.engine)
                 clusters = whole = False
-        return state
 
-    def _snapshot(self, engine: Engine) -> Snapshot:
-        return Snapshot(engine, self.observations, self.arrived, self.unmarked)
+    @property
+    def _now(self) -> Snapshot:
+        return Snapshot(
+            self.state, self.engine, self.observations, self.arrived, self.unmarked
+        )
 
-    def _end_upgrades(self, state: ConversionState) -> None:
+    def _end_upgrades(self) -> None:
         """Let others move hosts to maintenance: clear our flags in the engine, as they
         are there now. It waits for nothing, because the run ends with an error or an
         interrupt; what remains is for the next run.
@@ -214,7 +201,7 @@ class _Work:
         read = Read("clusters", "reading the clusters")
         try:
             for cluster in map(cluster_of, self.session.read(read, patience_s=0.0)):
-                if cluster.data_center == state.data_center and cluster.is_ours:
+                if cluster.is_ours and cluster.data_center == self.state.data_center:
                     self.check()
                     self.session.report_progress(upgrade_call(cluster, begins=False))
         except OtherRun:
@@ -224,14 +211,14 @@ class _Work:
                 f"a cluster may stay marked as being upgraded: {problem.one_line}"
             )
 
-    def _settle(self, state: ConversionState) -> None:
+    def _settle(self) -> None:
         """Wait until the data center is up: while the SPM moves it is not, and the
         status of its domains is unknown, so the next command would be refused.
         """
         if not self.moved:
             return
         doing = "waiting for the data center to have an SPM"
-        read = Read(f"datacenters/{state.data_center}", doing, "get")
+        read = Read(f"datacenters/{self.state.data_center}", doing, "get")
 
         def settled(data_center: Any) -> Optional[bool]:
             status = data_center.status.value if data_center.status else None
@@ -243,61 +230,60 @@ class _Work:
         except EngineProblem as problem:
             self.listener.note(problem.one_line)
 
-    def _do(
-        self, state: ConversionState, snapshot: Snapshot, step: RunStep
-    ) -> ConversionState:
+    def _do(self, step: RunStep) -> None:
         if step.kind == Kind.FINISH:
-            return self._save(finished(state))
+            self._save(finished(self.state))
+            return
         if step.kind == Kind.MARK:
-            return self._save(marked(state, step))
-        why = step.why or self._repeated_in_vain(state, step)
+            self._save(marked(self.state, step))
+            return
+        why = step.why or self._repeated_in_vain(step)
         if not why:
             if step.kind == Kind.PUSH:
                 self.check()
-            state, why = self._tried(state, snapshot, step)
-        return self._failed(state, snapshot, step, why) if why else state
+            why = self._tried(step)
+        if why:
+            self._failed(step, why)
 
-    def _tried(
-        self, state: ConversionState, snapshot: Snapshot, step: RunStep
-    ) -> tuple[ConversionState, str]:
-        """Do ``step``; return the state, and why it failed, "" if it has not."""
-        before = state
+    def _tried(self, step: RunStep) -> str:
+        """Do ``step``; return why it failed, "" if it has not."""
+        before = self.state
         if step.kind in (Kind.ENTER, Kind.LEAVE):
             self.arrived.discard(step.subject)
             event = newest_event(self.session)
-            state = state.with_host(step.subject, event=event)
-        state = self._save(begun(state, step))
+            self.state = before.with_host(step.subject, event=event)
+        self._save(begun(self.state, step))
         self.moved = self.moved or step.kind == Kind.ENTER
         self.steps_done += 1
         with reported(self.listener, step.doing, step.subject) as now:
             try:
-                now.problem = self._act(state, snapshot, step)
+                now.problem = self._act(step)
             except LostAnswer as problem:
                 # The next reading shows if the change was made.
                 now.problem = str(problem)
                 self._forget(step)
-                return state, ""
+                return ""
             except TimeoutProblem as problem:
                 now.problem = str(problem)
             except EngineProblem as problem:
-                if problem.kind in PASSING or _ends_run(state, step, problem):
+                if problem.kind in PASSING or _ends_run(self.state, step, problem):
                     raise
                 why = problem.one_line + f"; {problem.fix}" * (problem.kind == DENIED)
-                if problem.kind in _REFUSED and self._is_done_anyway(state, step):
+                if problem.kind in _REFUSED and self._is_done_anyway(step):
                     if step.kind == Kind.ENTER:
                         self.listener.note(why)  # the engine moves it by itself
                     if step.kind == Kind.LEAVE:
                         # Somebody else activated it before we read the newest event.
                         event = before.host(step.subject).event
-                        state = state.with_host(step.subject, event=event)
+                        self.state = self.state.with_host(step.subject, event=event)
                 else:
                     now.problem = why
             self._forget(step)
-        if now.problem:
-            return state, now.problem
-        return self._save(replace(state, doing="")), ""
+        if not now.problem:
+            self._save(replace(self.state, doing=""))
+        return now.problem
 
-    def _act(self, state: ConversionState, snapshot: Snapshot, step: RunStep) -> str:
+    def _act(self, step: RunStep) -> str:
         """Do ``step``; return why it failed, or ""."""
         if step.kind in (Kind.PUSH, Kind.ENTER):
             self.ahead.discard(step.subject)
@@ -310,9 +296,9 @@ class _Work:
             self.session.perform(step.call, before=self.check)
             return ""
         if step.kind == Kind.LOOK:
-            return self._look(state, snapshot, step.hosts)
+            return self._look(step.hosts)
         if step.kind == Kind.PUSH:
-            return self._push(state, snapshot, step)
+            return self._push(step)
         read = Read(step.path, step.doing, "get")
         place = (self.session, self.listener)
         if step.of_domain:
@@ -322,7 +308,7 @@ class _Work:
                 step.timeout_s,
                 lambda _, status: "" if status in step.until else None,
             )
-        host = state.host(step.subject)
+        host = self.state.host(step.subject)
         if step.kind == Kind.WAIT_IN:
             return wait_until_in(*place, host.name, read, host.event)
         # If a host comes up by itself, the event of its activation is unknown.
@@ -332,16 +318,15 @@ class _Work:
         self.arrived.add(host.name)
         return why
 
-    def _look(
-        self, state: ConversionState, snapshot: Snapshot, names: Sequence[str]
-    ) -> str:
-        exports = [domain.export for domain in state.domains]
-        hosts = {name: snapshot.host(state.host(name)) for name in names}
+    def _look(self, names: Sequence[str]) -> str:
+        state = self.state
+        hosts = {name: self._now.host(state.host(name)) for name in names}
         present = [host for host in hosts.values() if host is not None]
-        reports: Mapping[str, HostReport] = {}
-        why = "it has not reported"
+        observed: Mapping[str, Observation] = {}
+        why = "it was not asked"
         try:
-            reports = self.door.reports(present)
+            reports = self.door.reports(present).values()
+            observed = observe(present, reports, state.domains)
         except Problem as problem:
             # This concerns these hosts only; a revert continues with the others.
             why = problem.one_line
@@ -349,25 +334,21 @@ class _Work:
         if not set(names).isdisjoint(in_play):
             self.ahead.update(set(names).difference(in_play))
         for name, host in hosts.items():
-            report = reports.get(host.name) if host else None
-            self.observations[name] = (
-                observation_of(report, exports) if report else Observation(problem=why)
-            )
+            its = observed.get(host.name) if host else None
+            self.observations[name] = its or Observation(problem=why)
         return ""
 
-    def _push(self, state: ConversionState, snapshot: Snapshot, step: RunStep) -> str:
-        host = snapshot.host(state.host(step.subject))
+    def _push(self, step: RunStep) -> str:
+        host = self._now.host(self.state.host(step.subject))
         if host is None:
             return f"{step.subject} is no longer in the engine"
-        pushed: Optional[Pushed]
+        pushed = Pushed(host.name, problem="it did not answer the push of the policy")
         try:
             answers = self.door.push_policy((host,), step.policy)
-            pushed = answers.get(host.name)
+            pushed = answers.get(host.name, pushed)
         except Problem as problem:
             pushed = Pushed(host.name, problem=problem.one_line)
         before = self.observations.pop(step.subject, None)
-        if pushed is None:
-            return f"{host.name} did not answer the push of the policy"
         if pushed.problem:
             return f"{host.name}: {pushed.problem}"
         digest = digest_of(step.policy)
@@ -383,82 +364,62 @@ class _Work:
             )
         return ""
 
-    def _repeated_in_vain(self, state: ConversionState, step: RunStep) -> str:
+    def _repeated_in_vain(self, step: RunStep) -> str:
         """Return why ``step`` is not tried again, "" if it is."""
-        key = (state.stage, step.kind, step.subject, step.doing)
-        now = self.session.clock()
-        first = self.first_try.setdefault(key, now)
-        tries, self.tries[key] = self.tries[key], self.tries[key] + 1
+        key = (self.state.stage, step.kind, step.subject, step.doing)
+        now, times = self.session.clock(), self.tries.setdefault(key, [])
+        times.append(now)
+        tries = len(times) - 1
         if not tries or step.kind == Kind.LOOK:
             return ""
         if step.kind != Kind.ENTER:
             if tries < _MOST_TRIES:
                 return ""
             return f"{step.doing} had no effect after {tries} attempts"
-        host = state.host(step.subject)
+        host = self.state.host(step.subject)
         texts = reasons(events_since(self.session, host.event), host.id)
         why = f"{step.doing} had no effect" + "".join(
             f": {text}" for text in texts[-1:]
         )
-        if now - first >= BUSY_S:
+        if now - times[0] >= BUSY_S:
             return why
         self.listener.note(f"{why}; retrying for up to {BUSY_S:.0f} s")
         self.session.sleep(_RETRY_S)
         return ""
 
-    def _is_done_anyway(self, state: ConversionState, step: RunStep) -> bool:
+    def _is_done_anyway(self, step: RunStep) -> bool:
         """Whether the engine refused ``step`` because it is done or in progress: by the
         request whose answer was lost, or by somebody else.
         """
         self._forget(step)
-        snapshot = self._snapshot(self.read(self.session))
-        if step.of_domain or state.mode == OFFLINE:
-            now = next_step(state, snapshot)
+        self.engine = self.read(self.session)
+        if step.of_domain or self.state.mode == OFFLINE:
+            then = next_step(self._now)
         else:
             # The host's own step, because another host of the batch may come first.
-            now = host_step(state, state.host(step.subject), snapshot)
+            then = host_step(self._now, self.state.host(step.subject))
         stays = (step.kind, *[Kind.LOOK] * (step.kind == Kind.ENTER))
-        return now.subject != step.subject or now.kind not in stays
+        return then.subject != step.subject or then.kind not in stays
 
-    def _failed(
-        self, state: ConversionState, snapshot: Snapshot, step: RunStep, why: str
-    ) -> ConversionState:
-        if _is_optional(state, step):
+    def _failed(self, step: RunStep, why: str) -> None:
+        if _is_optional(self.state, step):
             self.listener.note(f"{why}; the run continues")
             self.unmarked.add(step.subject)
-            return state
-        before = state.stage
-        state = failed(state, step, why)
+            return
+        before = self.state.stage
+        self.state = failed(self.state, step, why)
         if before == Stage.CONVERTING:
             self.observations.clear()
-            self.listener.note(f"{why.rstrip('.')}; {_consequence(state)}")
-            self._plan(state, snapshot.engine)
-        elif state.stage == Stage.STOPPED:
+            self.listener.note(f"{why.rstrip('.')}; {_consequence(self.state)}")
+            self._plan()
+        elif self.state.stage == Stage.STOPPED:
             self.listener.note(why)
-        return self._save(state)
+        self._save(self.state)
 
-    def _with_hosts_not_up(self, state: ConversionState) -> ConversionState:
-        """Add the present status to the reason of hosts that failed and are not up."""
-        failed_hosts = [
-            h for h in state.hosts if h.stage == Stage.FAILED and h.found == UP
-        ]
-        if not failed_hosts:
-            return state
-        snapshot = Snapshot(self.read(self.session))
-        for host in failed_hosts:
-            present = snapshot.host(host)
-            if present is not None and present.status != UP:
-                shown = status_words(present.status)
-                why = f"{host.why.rstrip('.')}; it is {shown} now"
-                state = state.with_host(host.name, why=why)
-        return self._save(state)
-
-    def _plan(self, state: ConversionState, engine: Engine) -> None:
+    def _plan(self) -> None:
         """Report the number of steps to the listener."""
-        left = sum(
-            _REPORTS.get(s.kind, 1) for s in imagined(state, self._snapshot(engine))
-        )
-        names = tuple(host.name for host in state.hosts)
+        left = sum(_REPORTS.get(step.kind, 1) for step in imagined(self._now))
+        names = tuple(host.name for host in self.state.hosts)
         self.listener.plan(names, self.steps_done + left)
 
     def _forget(self, step: RunStep) -> None:
@@ -467,9 +428,9 @@ class _Work:
         elif step.forget:
             self.observations.pop(step.forget, None)
 
-    def _save(self, state: ConversionState) -> ConversionState:
+    def _save(self, state: ConversionState) -> None:
+        self.state = state
         self.keeper.write(state)
-        return state
 
 
 def _ends_run(state: ConversionState, step: RunStep, problem: EngineProblem) -> bool:
@@ -496,3 +457,142 @@ def _consequence(state: ConversionState) -> str:
     if state.mode == OFFLINE or any(h.goal == BACK for h in state.hosts):
         return f"the {what} is rolled back"
     return f"the {what} stops here"
+
+
+# Wait for hosts: evacuation and activation are judged with the engine's events, because
+# the host's status does not show if they have failed or are really complete.
+
+# An evacuation migrates all virtual machines, some at a time; one without progress is
+# given up sooner.
+ENTER_S = 4 * 3600.0
+# Host activation connects all storage; the engine gives VDSM 180 s per domain. The wait
+# for a host that is shown as up is limited by SETTLE_S.
+LEAVE_S = 3600.0
+# The interval of notes that a wait continues; they also show that the run is alive.
+STILL_S = 300.0
+# An evacuation without progress is cancelled after this time: the engine retries it
+# every 300 s (HostPreparingForMaintenanceIdleTime), so five times.
+STUCK_S = 1500.0
+# A transfer of a disk image also keeps a host from maintenance, without a virtual
+# machine on it (VirtMonitoringStrategy.java:69-75); only engine.log shows it.
+IN_USE_S = 7200.0
+# GENERIC_ERROR_MESSAGE: the event of a refused deactivation, also for the engine's own
+# retries (MaintenanceNumberOfVdssCommand.java:447-458).
+NOT_TO_MAINTENANCE = 14001
+# The status up is shown before the storage is connected, which takes up to 180 s per
+# domain (vdsTimeout); after this time the wait ends even without the engine's event.
+SETTLE_S = 1800.0
+
+
+# Of the SDK's object and its status: why the wait has failed, "" for done, None for not
+# yet.
+Test = Callable[[Any, Optional[str]], Optional[str]]
+
+
+def wait_until(
+    session: Session,
+    listener: Listener,
+    read: Read,
+    timeout_s: float,
+    test: Test,
+    *,
+    host: str = "",
+    entering: bool = False,
+) -> str:
+    """Wait until ``test`` of the object and its status is not None; return that. A
+    ``host`` with this name is not waited for if it is broken for too long.
+    """
+    began = noted = well = session.clock()
+    limit_s = BROKEN_IN_S if entering else BROKEN_OUT_S
+
+    def arrived(resource: Any) -> Optional[str]:
+        nonlocal noted, well
+        now = session.clock()
+        status = resource.status.value if resource.status else None
+        if not host or not host_is(status, BROKEN):
+            well = now
+        elif now - well >= limit_s:
+            shown = status_words(status)
+            return f"{host} has been {shown} for {limit_s / 60:.0f} minutes"
+        if now - noted >= STILL_S:
+            noted = now
+            minutes = f"{(now - began) / 60:.0f} minutes"
+            listener.note(f"still {read.doing}, for {minutes}")
+        return test(resource, status)
+
+    return str(session.wait_until(read, arrived, read.doing, timeout_s))
+
+
+def wait_until_in(
+    session: Session, listener: Listener, name: str, read: Read, after: int
+) -> str:
+    """Wait until the host with this name is in maintenance, or no longer on the way
+    there; return why it is not evacuated, "" if it is. ``after`` is the id of the
+    newest event before the request.
+
+    An evacuation makes progress while a virtual machine migrates or their number falls.
+    A failed migration does not end it, because the engine retries by itself.
+    """
+    after = after or newest_event(session)
+    before: Optional[int] = None
+    since = session.clock()
+
+    def test(host: Any, status: Optional[str]) -> Optional[str]:
+        nonlocal before, since
+        if status != "preparing_for_maintenance":
+            return "" if status in IN else None
+        left = (host.summary.total or 0) if host.summary else 0
+        migrating = (host.summary.migrating or 0) if host.summary else 0
+        now = session.clock()
+        if left != before or migrating:
+            before, since = left, now
+        if now - since < (STUCK_S if left else IN_USE_S):
+            return None
+        minutes = f"{(now - since) / 60:.0f} minutes"
+        if not left:
+            return (
+                f"{name} is not evacuated: no virtual machine is left on it, but the "
+                f"engine has kept it in use for {minutes}: an image transfer (upload, "
+                "download, backup) may be running"
+            )
+        events = events_since(session, after)
+        # A refused deactivation does not name its host.
+        texts = reasons(events, read.path.rpartition("/")[2]) or [
+            str(event.description)
+            for event in events
+            if event.code == NOT_TO_MAINTENANCE and event.description
+        ]
+        reason = f"says: {texts[-1]}" if texts else "gives no reason"
+        machines = f"{left} virtual machine{'s' * (left != 1)}"
+        return (
+            f"{name} is not evacuated: {machines} stayed on it for {minutes}; the "
+            f"engine {reason}"
+        )
+
+    return wait_until(session, listener, read, ENTER_S, test, host=name, entering=True)
+
+
+def wait_until_out(
+    session: Session,
+    listener: Listener,
+    name: str,
+    read: Read,
+    after: Optional[int],
+) -> str:
+    """Wait until the host with this name is up with its storage connected, or has
+    failed; return why it is not waited for, "" if it has arrived. ``after`` is the id
+    of the newest event before its activation, None if we did not activate it.
+    """
+    up_since: Optional[float] = None
+
+    def test(_: Any, status: Optional[str]) -> Optional[str]:
+        nonlocal up_since
+        if status == "up" and after is not None:
+            events = events_since(session, after, read.path.rpartition("/")[2])
+            up_since = session.clock() if up_since is None else up_since
+            late = session.clock() - up_since >= SETTLE_S
+            if not late and all(event.code != DETECTED for event in events):
+                return None
+        return "" if status in OUT else None
+
+    return wait_until(session, listener, read, LEAVE_S, test, host=name)

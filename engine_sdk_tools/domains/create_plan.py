@@ -453,10 +453,10 @@ def plan_domain_create(
     fix = ""
     if domain is None or domain.data_center is None:
         others = [d for d in engine.domains if d.data_center == center.id]
-        shared = sharing(row, others, up, reports, request.transport)
-        refusals += shared.offenders
-        warnings += shared.warnings
-        fix = shared.fix if shared.offenders else ""
+        against, possible, ways = sharing(row, others, up, reports, request.transport)
+        refusals += against
+        warnings += possible
+        fix = ways if against else ""
     check(refusals, fix)
     away = [host.name for host in hosts if host.status != "up"]
     if away:

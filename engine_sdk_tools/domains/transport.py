@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Compare the transport that a domain should have on a host with the one that it has,
-and list the domains. Pure.
+and select domains. Pure.
 
 The requested transport comes from the policy in force on the host, or from the engine's
 storage connection if no rule names the export. The one in use comes from the kernel's
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
@@ -221,7 +220,6 @@ class InUse:
     cell: Cell
     mounted: Optional[bool] = None
     transport: Optional[str] = None
-    proof: Optional[Proof] = None
     review: Optional[MountReview] = None
 
 
@@ -259,7 +257,9 @@ def row_of(
     engine: Engine, host: Host, report: HostReport, domains: Sequence[Domain]
 ) -> tuple[Cell, ...]:
     """Return a host's row of the matrix: a cell for each of ``domains``."""
-    inside = [domain for domain in domains if _in_data_center(engine, host, domain)]
+    clusters = {cluster.id: cluster.data_center for cluster in engine.clusters}
+    center = clusters.get(host.cluster)
+    inside = [d for d in domains if d.data_center and d.data_center == center]
     cells = {
         (domain.id, domain.data_center): used.cell
         for domain, used in zip(inside, transports_in_use(host, report, inside))
@@ -323,13 +323,6 @@ def verifiable(domain: Domain) -> bool:
     return nfs_export(domain.connection) is not None
 
 
-def _in_data_center(engine: Engine, host: Host, domain: Domain) -> bool:
-    if domain.data_center is None:
-        return False
-    its = next((c.data_center for c in engine.clusters if c.id == host.cluster), None)
-    return its == domain.data_center
-
-
 def _domain_in_use(
     host: Host,
     report: HostReport,
@@ -368,7 +361,7 @@ def _domain_in_use(
         cell = replace(cell, fix=fix)
     paths = (one for one in paths_of(report) if mount.source in one.exports)
     cell = with_paths(with_health(cell, its), next(paths, None))
-    return InUse(host.name, asked, cell, True, proof.transport, proof, review)
+    return InUse(host.name, asked, cell, True, proof.transport, review)
 
 
 def _not_mounted(host: Host, domain: Domain, asked: Requested) -> Cell:
@@ -482,42 +475,7 @@ def _rule_asks_for_rdma(report: HostReport, domain: Domain) -> bool:
     return match is not None and match.rule.transport != TCP
 
 
-# Make the rows of ``domain list``: the file domains of an engine.
-
-
-@dataclass(frozen=True)
-class OnHost:
-    """A domain on one host: the requested transport (``rdma``, ``tcp``; None: unknown),
-    ``by`` what it is requested, and ``in_use``: a transport, ``not mounted``,
-    ``unproven`` or ``unknown``.
-    """
-
-    host: str
-    asked: Optional[str]
-    by: str
-    in_use: str
-
-
-@dataclass(frozen=True)
-class DomainRow:
-    """A domain; ``by_row`` is the transport that its storage connection requests, None
-    if it is not NFS. ``hosts`` are those of its data center that were asked.
-    """
-
-    domain: Domain
-    data_center: Optional[str]
-    by_row: Optional[str]
-    hosts: tuple[OnHost, ...] = ()
-
-    @property
-    def asked(self) -> dict[str, int]:
-        """Number of hosts by requested transport (``rdma``, ``unknown``)."""
-        return _counted(host.asked or "unknown" for host in self.hosts)
-
-    @property
-    def in_use(self) -> dict[str, int]:
-        """Number of hosts by transport in use."""
-        return _counted(host.in_use for host in self.hosts)
+# Select domains.
 
 
 def file_domains(engine: Engine, data_center: Optional[str] = None) -> list[Domain]:
@@ -559,49 +517,7 @@ def domains_to_verify(
     return list(dict.fromkeys(chosen))
 
 
-def domain_rows(
-    engine: Engine,
-    domains: Sequence[Domain],
-    reports: Iterable[tuple[Host, HostReport]],
-) -> tuple[DomainRow, ...]:
-    """Return a row for each of ``domains``. Reports are not kept, only their result for
-    each domain, so ``reports`` can be an iterator over many hosts.
-    """
-    centers = {center.id: center.name for center in engine.data_centers}
-    clusters = {cluster.id: cluster.data_center for cluster in engine.clusters}
-    hosts: dict[tuple[str, Optional[str]], list[OnHost]] = {}
-    for host, report in reports:
-        center = clusters.get(host.cluster)
-        inside = [d for d in domains if d.data_center and d.data_center == center]
-        for domain, used in zip(inside, transports_in_use(host, report, inside)):
-            hosts.setdefault((domain.id, center), []).append(_on_host(used))
-    return tuple(
-        DomainRow(
-            domain,
-            centers.get(domain.data_center or ""),
-            _by_row(domain),
-            tuple(hosts.get((domain.id, domain.data_center), ())),
-        )
-        for domain in domains
-    )
-
-
-def _on_host(used: InUse) -> OnHost:
-    in_use = used.transport or used.cell.text
-    if used.mounted is None and used.cell.verdict == UNKNOWN:
-        in_use = "unknown"
-    return OnHost(used.host, used.asked.transport, used.asked.by, in_use)
-
-
-def _by_row(domain: Domain) -> Optional[str]:
-    connection = domain.connection
-    if connection is None or nfs_export(connection) is None:
-        return None
-    return connection_transport(connection)
-
-
-def _counted(words: Iterable[str]) -> dict[str, int]:
-    return dict(Counter(words).most_common())
+# Check whether hosts can mount a new domain.
 
 
 def host_problems(
@@ -634,11 +550,6 @@ def host_problems(
             f"no report from {listed(silent)}: if such a host cannot mount the domain, "
             "only the engine's events show it; then everything is rolled back"
         )
-    if connection_transport(row) != transport and not offenders and not silent:
-        warnings.append(
-            f"the mount options do not request {transport}; the hosts use it because "
-            "of their policies"
-        )
     return offenders, warnings
 
 
@@ -662,23 +573,6 @@ def _not_ready(host: Host, facts: Facts, export: Export) -> Iterator[Sentence]:
 
 # By the API's names; for any other name, host and server negotiate the version.
 _VERSIONS = {"v3": "3", "v4_0": "4.0", "v4_1": "4.1", "v4_2": "4.2"}
-# Other versions to suggest, in this order; NFS 3 shares no connection.
-_OTHERS = ("v4_2", "v4_1", "v4_0")
-_MAY_SHARE = (
-    "the kernel uses one connection for all mounts of a server with the same NFS 4 "
-    "minor version: all of them have the transport of the first mount on a host"
-)
-
-
-@dataclass(frozen=True)
-class Sharing:
-    """The reasons why a new domain would get another transport: ``offenders`` are
-    proven by mounts on hosts, ``warnings`` are possible, and end with ``fix``.
-    """
-
-    offenders: tuple[Sentence, ...] = ()
-    warnings: tuple[Sentence, ...] = ()
-    fix: str = ""
 
 
 def sharing(
@@ -687,113 +581,59 @@ def sharing(
     up: Sequence[Host],
     reports: Mapping[str, HostReport],
     transport: str,
-) -> Sharing:
-    """Find what prevents ``transport`` for a new domain of ``row`` on the hosts ``up``.
+) -> tuple[list[Sentence], list[Sentence], str]:
+    """Find mounts on the hosts ``up`` that prevent ``transport`` for a new domain of
+    ``row``, because it would share their connection: return those that do, those that
+    may, as warnings, and the fix of both.
 
     ``domains`` are the others of the data center.
     """
     offenders: list[Sentence] = []
     possible: dict[str, list[str]] = {}
-    mounts: dict[str, NfsMount] = {}
+    known = {nfs_export(domain.connection): domain for domain in domains}
+    clashing: dict[str, Domain] = {}
     for host in up:
         clash = _on(reports.get(host.name), row, transport)
         if clash is None:
             continue
-        mounts.update((mount.source, mount) for mount in clash.mounts)
-        sentence = _preventing(clash, row, domains, transport)
+        names = []
+        for mount in clash.mounts:
+            export = Export.maybe(mount.source)
+            domain = known.get(export) if export else None
+            names.append(domain.name if domain else f"the mount at {mount.mountpoint}")
+            if domain:
+                clashing[domain.id] = domain
+        prevent = "prevents" if len(names) == 1 else "prevent"
+        sentence = (
+            f"{listed(names)} {prevent if clash.certain else 'may prevent'} "
+            f"{transport.upper()} for {row.export}: {conflict_clause(clash.mounts)}"
+        )
         if clash.certain:
             offenders.append(Sentence("connection-shared", f"{host.name}: {sentence}"))
         else:
             possible.setdefault(sentence, []).append(host.name)
-    warnings = [f"{text} (on {listed(names)})" for text, names in possible.items()]
-    sources = {source for source in map(Export.maybe, mounts) if source is not None}
-    clashing = [domain for domain in domains if _export(domain) in sources]
-    by_hand = sources - {_export(domain) for domain in clashing}
-    places = {m.mountpoint for s, m in mounts.items() if Export.maybe(s) in by_hand}
-    for domain in domains_beside(row, domains):
-        names = [h.name for h in up if _asked(domain, reports.get(h.name)) != transport]
-        if names and domain not in clashing:
-            clashing.append(domain)
-            warnings.append(
-                f"{domain.name} ({_export(domain)}) is not requested over "
-                f"{transport.upper()} on {listed(names)}, and {_MAY_SHARE}"
-            )
-    if not offenders and not warnings:
-        return Sharing()
-    first = _first(clashing, places, up, reports, transport)
-    version = _free_version(row, domains, up, reports, transport)
-    fix = "; or ".join([*first, f"--nfs-version {version}"])
-    with_fix = (Sentence("connection-may-be-shared", f"{w}; {fix}") for w in warnings)
-    return Sharing(tuple(offenders), tuple(with_fix), fix)
-
-
-def _preventing(
-    clash: ConflictingMounts,
-    row: StorageConnection,
-    domains: Sequence[Domain],
-    transport: str,
-) -> str:
-    known = {_export(domain): domain.name for domain in domains if _export(domain)}
-    names = [
-        known.get(Export.maybe(mount.source)) or f"the mount at {mount.mountpoint}"
-        for mount in clash.mounts
+    fix = _shared_fix(clashing.values(), up, reports, transport)
+    warnings = [
+        Sentence("connection-may-be-shared", f"{text} (on {listed(names)}); {fix}")
+        for text, names in possible.items()
     ]
-    prevent = "prevents" if len(names) == 1 else "prevent"
-    return (
-        f"{listed(names)} {prevent if clash.certain else 'may prevent'} "
-        f"{transport.upper()} for {row.export}: {conflict_clause(clash.mounts)}"
-    )
+    return offenders, warnings, fix
 
 
-def domains_beside(
-    row: Optional[StorageConnection], domains: Iterable[Domain]
-) -> Iterator[Domain]:
-    """Yield those of ``domains`` that share a connection with ``row``, or may."""
-    export = nfs_export(row)
-    for domain in domains:
-        other = nfs_export(domain.connection)
-        if export is None or other is None or other == export:
-            continue
-        versions = {_version(row), _version(domain.connection)}
-        same_server = other.server.lower() == export.server.lower()
-        if same_server and "3" not in versions and len(versions - {None}) < 2:
-            yield domain
-
-
-def domains_left_on_other_transport(
-    domains: Sequence[Domain], going: Sequence[Domain], to: str
-) -> list[Sentence]:
-    """Return a sentence for each of ``domains`` whose storage connection requests
-    another transport than ``to``, while ``going``, which share a kernel connection and
-    the data center with it, are converted.
-    """
-    ids = {domain.id for domain in going}
-    sentences = []
-    for domain in going:
-        inside = [d for d in domains if d.data_center == domain.data_center]
-        for other in domains_beside(domain.connection, inside):
-            transport = _asked(other, None)
-            if transport != to and other.id not in ids:
-                sentence = (
-                    f"the storage connection of {other.name} ({_export(other)}) "
-                    f"requests {str(transport).upper()}, and {_MAY_SHARE}"
-                )
-                sentences.append(Sentence("connection-may-be-shared", sentence))
-    return list(dict.fromkeys(sentences))
-
-
-def _first(
-    clashing: Sequence[Domain],
-    places: Iterable[str],
+def _shared_fix(
+    clashing: Iterable[Domain],
     up: Sequence[Host],
     reports: Mapping[str, HostReport],
     transport: str,
-) -> list[str]:
-    """Return the commands that give all domains the same transport."""
-    convert, remount = [], []
+) -> str:
+    """Return what gives all domains the same transport, or the new one another
+    connection.
+    """
+    convert, heal = [], []
     for domain in clashing:
-        if all(_asked(domain, reports.get(h.name)) == transport for h in up):
-            remount.append(domain.name)
+        asked = {_asked(domain, reports.get(host.name)) for host in up}
+        if asked == {RDMA} == {transport}:
+            heal.append(domain.name)
         # The hosted engine's domain cannot be converted from the engine.
         elif not domain.hosted_engine:
             convert.append(domain.name)
@@ -801,34 +641,10 @@ def _first(
     if convert:
         names = shlex.join(convert)
         steps.append(f"ovirt-rdma domain convert {names} --to {transport} --rolling")
-    if remount and transport == RDMA:
-        steps.append(f"ovirt-rdma domain heal {shlex.join(remount)}")
-    elif remount:
-        steps.append(f"for {', '.join(remount)}, {REMOUNT}")
-    if places:
-        steps.append(f"umount {' '.join(map(shlex.quote, sorted(places)))}")
-    return [f"first {' and '.join(steps)}"] if steps else []
-
-
-def _free_version(
-    row: StorageConnection,
-    domains: Sequence[Domain],
-    up: Sequence[Host],
-    reports: Mapping[str, HostReport],
-    transport: str,
-) -> str:
-    for version in _OTHERS:
-        other = replace(row, nfs_version=version)
-        if (
-            version != row.nfs_version
-            and not any(_on(reports.get(h.name), other, transport) for h in up)
-            and not any(
-                d.connection and connection_transport(d.connection) != transport
-                for d in domains_beside(other, domains)
-            )
-        ):
-            return _VERSIONS[version]
-    return "3"
+    if heal:
+        steps.append(f"ovirt-rdma domain heal {shlex.join(heal)}")
+    other = "use an NFS version that they do not (--nfs-version)"
+    return f"first {' and '.join(steps)}; or {other}" if steps else other
 
 
 def _on(
@@ -858,7 +674,3 @@ def _asked(domain: Domain, report: Optional[HostReport]) -> Optional[str]:
 
 def _version(row: Optional[StorageConnection]) -> Optional[str]:
     return _VERSIONS.get((row.nfs_version if row else None) or "")
-
-
-def _export(domain: Domain) -> Optional[Export]:
-    return nfs_export(domain.connection)

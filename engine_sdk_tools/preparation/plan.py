@@ -24,7 +24,7 @@ from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Listener, types
 from ovirt_rdma.engine_sdk_tools.conversion.model import Stage, refused
-from ovirt_rdma.engine_sdk_tools.conversion.steps import (
+from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     Kind,
     RunStep,
     enter,

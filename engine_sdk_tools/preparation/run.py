@@ -24,20 +24,16 @@ from ovirt_rdma.engine_sdk_tools.api.request import (
 )
 from ovirt_rdma.engine_sdk_tools.api.request import step as reported
 from ovirt_rdma.engine_sdk_tools.api.session import Session, events_since, newest_event
-from ovirt_rdma.engine_sdk_tools.conversion.lock import DataCenterLock
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     RecordFile,
     refused,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.steps import (
-    Kind,
-    RunStep,
-    wait_until_in,
-    wait_until_out,
-)
+from ovirt_rdma.engine_sdk_tools.conversion.next_step import Kind, RunStep
+from ovirt_rdma.engine_sdk_tools.conversion.run import wait_until_in, wait_until_out
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Prepared
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, digest_without_drop_ins
+from ovirt_rdma.engine_sdk_tools.job import DataCenterLock
 from ovirt_rdma.engine_sdk_tools.model import (
     BROKEN,
     BROKEN_OUT_S,

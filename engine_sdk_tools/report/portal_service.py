@@ -47,7 +47,7 @@ _MOST_RUNS, _MOST_STEPS, _MOST_TEXT = 5, 500, 600
 _ENDED = "The session has ended."
 # How descriptions of our jobs begin (job.ORIGIN).
 _OURS = "ovirt-rdma: "
-# And how they end, for other runs (conversion/lock.py).
+# And how they end, for other runs (job.py).
 _IDS = re.compile(r"; [0-9a-f-]{36}(, [0-9a-f-]{36})*\)$")
 
 

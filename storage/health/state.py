@@ -31,8 +31,6 @@ WORST_FIRST = (DEAD, STALLED, SLOW, UNKNOWN, OK)
 # slots and credits of the connection; FABRIC is the InfiniBand fabric with its subnet
 # manager; HOST is this host with its configuration. UNKNOWN is one too.
 SERVER, PATH, SLOTS, FABRIC, HOST = "server", "path", "slots", "fabric", "host"
-# The reasons for which TCP is a way round: the server answered it.
-_ONLY_RDMA = ("listener-gone", "rdma-lost", "fabric-lost")
 
 # A look may take this many seconds longer than the interval: servers are asked.
 _LOOK_S = 15.0
@@ -66,18 +64,6 @@ class MountHealth:
     evidence: tuple[str, ...] = ()
     since: Optional[float] = None
     answered_s: Optional[float] = None
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether its I/O waits or fails."""
-        return self.state in BROKEN
-
-    @property
-    def tcp_helps(self) -> bool:
-        """Whether it would work over TCP: the server and the network answer, only RDMA
-        does not.
-        """
-        return self.is_broken and self.reason in _ONLY_RDMA
 
     @property
     def shown(self) -> str:

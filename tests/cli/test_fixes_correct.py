@@ -231,7 +231,7 @@ WITHOUT_ROW = {
             "cli/engine/prepare.py:show_result",
             "ovirt-rdma hosts prepare 1 --by reinstall",
         ),
-        *fixed("engine_sdk_tools/conversion/steps.py:_somebody_elses", LOAD),
+        *fixed("engine_sdk_tools/conversion/next_step.py:_somebody_elses", LOAD),
     ],
     "to copy in the portal, where nothing has to be wrong: tests/engine/report": [
         *fixed(

@@ -345,13 +345,6 @@ def test_hosts_that_are_silent_are_unknown_not_green(asked, verb):
     assert "does not answer over SSH" in by_host[0]["sentence"]
 
 
-def test_the_list_of_domains_says_which_hosts_were_silent(asked):
-    asked.world.host("host02").reachable = False
-    found = asked("domain list")
-    assert (found.code, found.err.count("note: ")) == (0, 1)
-    assert "note: host02: host02.example.com does not answer over SSH" in found.err
-
-
 def test_a_host_that_takes_no_policy(asked, capsys):
     door = DoubleDoor(asked.world)
     door.fail_push["host02"] = "the disk is full"
@@ -382,14 +375,14 @@ def test_policy_files_that_are_wrong(asked, files, verb, content, code, said):
     assert asked.double.requests == []
 
 
-@pytest.mark.parametrize("verb", ["hosts check", "domain verify", "domain list"])
+@pytest.mark.parametrize("verb", ["hosts check", "domain verify"])
 def test_a_folder_of_dumps_that_is_none(asked, files, verb):
     found = asked(f"{verb} --facts-dir nowhere", door=False)
     found.refused(1, "nowhere: No such file", "HOST.facts.json")
     (files / "dumps").mkdir()
     (files / "dumps" / "host01.facts.json").write_text("{")
     shown = asked(f"{verb} --facts-dir dumps -o json", door=False)
-    assert shown.code == (0 if verb == "domain list" else 3)
+    assert shown.code == 3
     assert "host01.facts.json" in shown.out
 
 

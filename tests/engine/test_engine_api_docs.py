@@ -66,7 +66,7 @@ def test_examples_run_one_after_the_other(tmp_path, monkeypatch, capsys):
         assert double.strict_errors == []
     said = capsys.readouterr().out.splitlines()
     parts = said.index("host01 up")
-    assert said[0] == "data1 requested: {'tcp': 2} in use: {'tcp': 2}"
+    assert said[0] == "data1 active "
     assert "moving host02 to maintenance" in said[:parts]
     at = said.index("converted ")
     assert said[at : at + 3] == ["converted ", "ok", "reverted"]

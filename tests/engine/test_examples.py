@@ -82,7 +82,7 @@ def site(capsys, tmp_path):
 def test_list_domains(site):
     assert site.run("list_domains.py") == (
         0,
-        "data1: the engine asks for tcp; in use: tcp on 3\n",
+        "data1 is active: the engine asks for tcp\n",
     )
 
 

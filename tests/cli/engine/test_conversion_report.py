@@ -13,8 +13,8 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     ConversionState,
     DomainRecord,
 )
+from ovirt_rdma.engine_sdk_tools.conversion.next_step import Kind, RunStep
 from ovirt_rdma.engine_sdk_tools.conversion.plan import ConversionPlan
-from ovirt_rdma.engine_sdk_tools.conversion.steps import Kind, RunStep
 from ovirt_rdma.host.policy.load import PolicyFiles
 
 WORDS = {

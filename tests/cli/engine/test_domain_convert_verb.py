@@ -21,7 +21,6 @@ from engine_double.jobs import jobs_of
 from ovirtsdk4 import types
 from support.engine.engine_command_line import Result, run_engine
 from support.engine.engine_door import DoubleDoor
-from support.engine.engine_host_facts import facts_of
 
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.api.session import Session
@@ -523,82 +522,6 @@ def test_heal_stops_where_it_does_not_help(site):
     assert "conversion" not in done.out + done.err
     assert made.world.host("host03").status == "up"
     assert made.transports() == ["tcp", "rdma", "tcp"]
-
-
-def stalled(
-    made: Site,
-    reason="listener-gone",
-    transport="prefer-rdma",
-    on=("host01", "host02", "host03"),
-) -> None:
-    """RDMA alone has failed on these of three hosts; the others' mounts work."""
-    degraded(made)
-    for host in made.world.hosts.values():
-        host.mounts[EXPORT] = "rdma"
-        host.policy_text = (host.policy_text or "").replace("prefer-rdma", transport)
-    for name in ("host01", "host02", "host03"):
-        facts = facts_of(made.world, made.world.host(name))
-        (place,) = (m.mountpoint for m in facts.nfs_mounts if m.source == EXPORT)
-        mount = {"export": EXPORT, "mountpoint": place, "state": "ok"}
-        if name in on:
-            mount |= {"state": "stalled", "cause": "server", "reason": reason}
-            mount["sentence"] = "it is silent"
-        made.door.health[name] = {"mounts": [mount]}
-
-
-def test_a_stalled_domain_goes_back_to_tcp_and_forward_again(site):
-    made = site(hosts=3)
-    stalled(made)
-    before = [host.policy_text for host in made.world.hosts.values()]
-    done = made.run("domain", "heal", "--to-tcp", "-y")
-    assert done.code == 0, done
-    assert set(made.transports()) == {"tcp"}
-    made.door.health.clear()
-    assert made.run("domain", "heal", "--to-tcp", "-y").out == (
-        "Nothing to do: no domain has to go to TCP.\n"
-    )
-    done = made.run("domain", "revert", "data1", "-y")
-    assert done.code == 0, done
-    assert set(made.transports()) == {"rdma"}
-    assert [host.policy_text for host in made.world.hosts.values()] == before
-
-
-def test_a_domain_that_tcp_would_not_help_stays(site):
-    made = site(hosts=3)
-    stalled(made, "server-silent")
-    done = made.run("domain", "heal", "--to-tcp", "-y")
-    assert done.code == 3
-    assert "data1 on host02: TCP would not help" in done.err
-    assert set(made.transports()) == {"rdma"}
-    assert made.double.changes() == []
-
-
-def test_a_domain_whose_rdma_works_on_other_hosts_stays(site):
-    """All hosts would go through maintenance for one bad cable."""
-    made = site(hosts=3)
-    stalled(made, on=["host02"])
-    done = made.run("domain", "heal", "--to-tcp", "-y")
-    assert done.code == 3
-    assert "data1 on host02: RDMA works on host01, host03" in done.err
-    assert made.double.changes() == []
-
-
-def test_a_host_that_has_lost_its_device_takes_no_domain_to_tcp(site):
-    made = site(hosts=3)
-    stalled(made, "device-gone", on=["host02"])
-    done = made.run("domain", "heal", "--to-tcp", "-y")
-    assert done.code == 3
-    assert "data1 on host02: TCP would not help" in done.err
-    assert made.double.changes() == []
-
-
-def test_a_rule_that_requires_rdma_does_not_allow_tcp(site):
-    made = site(hosts=3)
-    stalled(made, transport="require-rdma")
-    done = made.run("domain", "heal", "--to-tcp", "-y")
-    assert done.code == 3
-    assert "data1 on host02 is stalled, but rule 1 requires RDMA" in done.err
-    assert made.double.changes() == []
 
 
 def two_data_centers(site):

@@ -51,7 +51,7 @@ def private(tmp_path, monkeypatch):
         ("domain", "list", "--config", LONG),
         ("domain", "list", "--ca-file", LONG),
         ("domain", "list", "--password-file", LONG),
-        ("domain", "list", "--inventory", LONG),
+        ("domain", "verify", "--inventory", LONG),
         ("policy", "push", LONG),
         ("policy", "diff", LONG),
     ],

@@ -29,9 +29,8 @@ from support.engine.conversion_runs import (
 )
 from support.engine.conversion_site import Killed, engine_of
 
-from ovirt_rdma.engine_sdk_tools.conversion.lock import is_converted
 from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionRequest, Stage
-from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
+from ovirt_rdma.engine_sdk_tools.conversion.plan import is_converted, plan_resume
 
 pytestmark = pytest.mark.engine
 

@@ -32,19 +32,19 @@ from support.engine.conversion_process import (
 from support.engine.engine_command_line import Clock, open_session
 
 from ovirt_rdma.engine_sdk_tools.conversion import model
-from ovirt_rdma.engine_sdk_tools.conversion.lock import (
-    DataCenterLock,
-    OtherRun,
-    described,
-    earlier_conversions,
-)
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     ConversionState,
     DomainRecord,
     Stage,
     StateFolder,
 )
-from ovirt_rdma.engine_sdk_tools.job import EngineJob
+from ovirt_rdma.engine_sdk_tools.conversion.plan import earlier_conversions
+from ovirt_rdma.engine_sdk_tools.job import (
+    DataCenterLock,
+    EngineJob,
+    OtherRun,
+    described,
+)
 
 pytestmark = [pytest.mark.engine, pytest.mark.hypervisor]
 
@@ -372,10 +372,10 @@ def test_of_two_that_begin_together_at_most_one_goes_on(double, clock):
         first, second = DataCenterLock(one, "a 1"), DataCenterLock(two, "b 2")
         first.check_free(["dc"])
         second.check_free(["dc"])
-        mine = first.take(conversion())
+        mine = first.claim(conversion(), "convert", ["dc"])
         assert mine is not None
         with pytest.raises(OtherRun):
-            second.take(conversion())
+            second.claim(conversion(), "convert", ["dc"])
         first.check()
         # The second leaves nothing open.
         (left,) = [j for j in jobs_of(double.world).values() if j.end_time is None]
@@ -386,5 +386,8 @@ def test_a_job_that_nobody_knows_of_any_more_is_no_lock(double, clock):
     """The record has its id, but the engine's database was restored since."""
     with open_session(double, clock) as session:
         lock = DataCenterLock(session, "a 1")
-        assert lock.take(conversion(job="0" * 8)) not in (None, "0" * 8)
+        assert lock.claim(conversion(job="0" * 8), "convert", ["dc"]) not in (
+            None,
+            "0" * 8,
+        )
         lock.check()

@@ -15,16 +15,13 @@ from support.engine.conversion_runs import (
     convert,
     everything,
     planned,
-    reports,
     revert,
     site_of,
     transports,
 )
-from support.engine.conversion_site import engine_of
 from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.conversion.model import Stage
-from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_revert
 
 pytestmark = pytest.mark.engine
 
@@ -77,20 +74,3 @@ def test_one_alone_where_the_other_has_another_version(to):
     assert state.stage == Stage.CONVERTED, state.why
     assert set(transports(site, EXPORTS[0]).values()) == {to}
     assert set(transports(site, EXPORTS[1]).values()) == {start}
-
-
-def test_a_domain_that_came_since_is_told_at_a_revert():
-    site = shared("tcp")
-    site.world.domain("data2").data_center = None
-    for host in site.world.hosts.values():
-        host.mounts.pop(EXPORTS[1])
-    convert(site)
-
-    def warnings():
-        return plan_revert(site.stored, engine_of(site), reports(site)).warnings
-
-    assert warnings() == ()
-    site.world.domain("data2").data_center = site.world.data_center("dc1").id
-    site.world.connection_of("data2").mount_options = "proto=rdma"
-    (warning,) = warnings()
-    assert "of data2 (nfs1.example.com:/exports/data2) requests RDMA" in warning

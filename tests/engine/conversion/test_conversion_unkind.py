@@ -31,13 +31,13 @@ from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Listener, wire_form
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import pinned_on
-from ovirt_rdma.engine_sdk_tools.conversion.lock import OtherRun
 from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionRequest, Stage
 from ovirt_rdma.engine_sdk_tools.conversion.plan import (
     plan_convert,
     plan_resume,
     plan_revert,
 )
+from ovirt_rdma.engine_sdk_tools.job import OtherRun
 from ovirt_rdma.engine_sdk_tools.model import ChecksFailed
 from ovirt_rdma.host.errors import Sentence
 

@@ -21,9 +21,9 @@ from support.engine.conversion_runs import (
 from support.engine.conversion_site import Killed, engine_of
 
 from ovirt_rdma.engine_sdk_tools.api.request import DENIED, EngineProblem
-from ovirt_rdma.engine_sdk_tools.conversion.lock import OtherRun
 from ovirt_rdma.engine_sdk_tools.conversion.model import Stage
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_revert
+from ovirt_rdma.engine_sdk_tools.job import OtherRun
 
 pytestmark = pytest.mark.engine
 

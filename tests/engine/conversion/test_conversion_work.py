@@ -257,7 +257,6 @@ def test_two_domains_of_a_server_go_together():
 def test_iso_and_export_domains(request_):
     site = site_of(iso=True, export=True)
     names = ("data1", "iso", "export")
-    assert len(planned(site, request_, *names).warnings) == 2
     state = convert(site, request_, *names)
     assert state.stage == Stage.CONVERTED, state.why
     for name in names:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Test the one value that planning makes of all reports."""
+"""Test what planning makes of all reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 from support.engine.told_hosts import (
-    connection,
     domain,
     facts,
     host,
@@ -18,7 +17,7 @@ from support.engine.told_hosts import (
 )
 from support.engine.told_hosts import status as status_of
 
-from ovirt_rdma.engine_sdk_tools.conversion.fleet import FleetReport, domain_record
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import domain_record, observe, of_each
 from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.model import merged
 from ovirt_rdma.host.errors import Problem
@@ -35,20 +34,21 @@ def reported(name="hv1", *mounts, policy=""):
     return report(name, facts=its, status=status, policy_text=policy or None)
 
 
-def fleet_of(hosts, reports, *names, to="rdma", without=()):
-    records = [domain_record(domain(name), to) for name in names or ("data1",)]
-    return records, FleetReport.of(hosts, reports, records, to=to, without=without)
+def started(hosts, reports, *names, request=ROLLING, checked=None):
+    records = [domain_record(domain(name), "rdma") for name in names or ("data1",)]
+    checked = [one for one in records if one.name in checked] if checked else None
+    return of_each(hosts, reports, lambda h: h.started(records, request, checked))
+
+
+def objections(*words, **more):
+    return [why for one in started(*words, **more).values() for why in one.objections]
 
 
 def test_reports_come_in_any_order_and_hosts_stay_in_theirs():
     hosts = [host("hv2"), host("hv1"), host("hv3")]
     told = [reported("hv1"), reported("strange"), reported("hv2")]
-    _, fleet = fleet_of(hosts, iter(told))
-    assert list(fleet.observations) == ["hv2", "hv1"]
-    assert [name for name, mute in fleet.each(lambda h: h.mute).items() if mute] == [
-        "hv3"
-    ]
-    assert list(fleet.only([hosts[1]]).observations) == ["hv1"]
+    found = of_each(hosts, iter(told), lambda seen: bool(seen.problem))
+    assert list(found.items()) == [("hv2", False), ("hv1", False), ("hv3", True)]
 
 
 def test_of_a_report_little_is_kept():
@@ -56,22 +56,21 @@ def test_of_a_report_little_is_kept():
     there = {"address": "192.0.2.99"}
     many = [mount(f"nfs2.example.com:/e/{n}", "tcp", **there) for n in range(2000)]
     its = reported("hv1", mount(EXPORT, "tcp"), *many)
-    _, fleet = fleet_of([host()], [its])
-    kept = fleet.each(lambda seen: (seen.observed, seen.domains, seen.force))
+    kept = started([host()], [its])
     assert len(pickle.dumps(kept)) < 5_000 < len(pickle.dumps(its)) / 20
-    assert fleet.observations["hv1"].transports == {EXPORT: "tcp"}
+    assert kept["hv1"].observed.transports == {EXPORT: "tcp"}
+    records = [domain_record(domain(), "rdma")]
+    assert observe([host()], [its], records) == {"hv1": kept["hv1"].observed}
 
 
 def test_a_host_that_is_left_out_is_not_judged_by_its_report():
-    request = replace(ROLLING, without=("hv1",))
     bad = report("hv1", problem="it cannot be reached")
-    records, fleet = fleet_of([host()], [bad], without=request.without)
-    started, objections = fleet.start(records, request)
-    assert (objections, [record.left_out for record in started]) == ([], [True])
-    records, fleet = fleet_of([host()], [bad])
-    started, objections = fleet.start(records, ROLLING)
-    assert [sentence.id for sentence in objections] == ["host-readiness-unknown"]
-    assert "it cannot be reached" in objections[0]
+    request = replace(ROLLING, without=("hv1",))
+    one = started([host()], [bad], request=request)["hv1"]
+    assert (list(one.objections), one.record.left_out) == ([], True)
+    (objection,) = objections([host()], [bad])
+    assert objection.id == "host-readiness-unknown"
+    assert "it cannot be reached" in objection
 
 
 def test_equal_objections_of_hosts_are_one_sentence():
@@ -80,16 +79,13 @@ def test_equal_objections_of_hosts_are_one_sentence():
     told = [
         replace(reported(one.name, policy=TCP_RULES), facts=without) for one in hosts
     ]
-    records, fleet = fleet_of(hosts, told)
-    _, every = fleet.start(records, ROLLING)
-    objections = merged(every)
-    assert [one.id for one in objections] == ["host-not-ready"]
-    assert objections[0].startswith("hv1, hv2: ")
+    (objection,) = merged(objections(hosts, told))
+    assert objection.id == "host-not-ready"
+    assert objection.startswith("hv1, hv2: ")
     silent = [report(one.name, problem="no route") for one in hosts]
-    records, fleet = fleet_of(hosts, silent)
-    _, objections = fleet.start(records, ROLLING)
     # The fix names the host, so these stay apart.
-    assert [one.partition(" ")[0] for one in objections] == ["hv1", "hv2"]
+    found = merged(objections(hosts, silent))
+    assert [one.partition(" ")[0] for one in found] == ["hv1", "hv2"]
 
 
 def test_only_what_is_converted_counts_as_remounted():
@@ -98,12 +94,10 @@ def test_only_what_is_converted_counts_as_remounted():
     """
     other = EXPORT.replace("data1", "data2")
     its = reported("hv1", mount(EXPORT, "tcp"), mount(other, "tcp"), policy=TCP_RULES)
-    records, fleet = fleet_of([host()], [its], "data1", "data2")
-    _, objections = fleet.start(records, ROLLING)
-    assert "server-connection-shared" not in {one.id for one in objections}
-    alone = fleet.for_domains([records[0].id])
-    _, objections = alone.start(records, ROLLING)
-    (sentence,) = (o for o in objections if o.id == "server-connection-shared")
+    both = objections([host()], [its], "data1", "data2")
+    assert "server-connection-shared" not in {one.id for one in both}
+    alone = objections([host()], [its], "data1", "data2", checked=("data1",))
+    (sentence,) = (o for o in alone if o.id == "server-connection-shared")
     assert other in sentence
 
 
@@ -111,25 +105,17 @@ TCP_RULES = rules("tcp")
 
 
 def test_a_bug_of_ours_is_that_hosts_and_a_problem_is_everybodys():
-    _, fleet = fleet_of([host("hv1"), host("hv2")], [reported("hv1"), reported("hv2")])
+    hosts, reports = [host("hv1"), host("hv2")], [reported("hv1"), reported("hv2")]
 
     def fails(seen):
-        if seen.host.name == "hv1" and not seen.mute:
+        if seen.host.name == "hv1" and not seen.problem:
             raise LookupError("no such thing")
-        return seen.observed.problem
+        return seen.problem
 
-    found = fleet.each(fails)
+    found = of_each(hosts, reports, fails)
     assert "a bug of ovirt-rdma: LookupError: no such thing" in found["hv1"]
     assert found["hv2"] == ""
     with pytest.raises(Problem):
-        fleet.each(lambda _: (_ for _ in ()).throw(Problem("some-id", "a sentence")))
-
-
-def test_without_a_transport_hosts_are_only_observed():
-    _, fleet = fleet_of([host()], [reported()], to="rdma")
-    _, seen = fleet_of([host()], [reported()])
-    assert connection().export == EXPORT
-    assert seen.observations == fleet.observations
-    observed = FleetReport.of([host()], [reported()], [domain_record(domain(), "rdma")])
-    assert observed.observations == fleet.observations
-    assert observed.each(lambda one: one.domains) == {"hv1": ()}
+        of_each(
+            hosts, reports, lambda _: (_ for _ in ()).throw(Problem("some-id", "no"))
+        )

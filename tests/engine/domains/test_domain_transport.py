@@ -20,11 +20,8 @@ from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_heal
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
-    DomainRow,
     Mounts,
-    OnHost,
     connection_transport,
-    domain_rows,
     domains_to_verify,
     matrix_of,
     nfs_export,
@@ -316,31 +313,7 @@ def test_cm_id_is_part_of_the_proof():
     cm_id = CmId("rxe0", "CONNECT", "[rpcrdma]", None, "10.0.0.1:20049")
     told = report(facts=replace(facts(ready), cm_ids=(cm_id,)), status=status())
     found = transports_in_use(host(), told, [domain()])[0]
-    assert (found.transport, len(found.proof.signals)) == ("rdma", 3)
-
-
-def test_rows_of_the_list():
-    first, block = domain(), domain("b", storage_type="posixfs", connection=None)
-    there = [host("hv1"), host("hv2"), host("hv3")]
-    told = [
-        on("rdma", rules("require-rdma")),
-        on("tcp"),
-        report("hv3", problem="no answer"),
-    ]
-    told = [replace(one, host=h.name) for one, h in zip(told, there)]
-    rows = domain_rows(engine(*there), [first, block], zip(there, told))
-    assert rows[0] == DomainRow(
-        first,
-        "dc1",
-        "tcp",
-        (
-            OnHost("hv1", "rdma", "rule 'nas'", "rdma"),
-            OnHost("hv2", "tcp", CONNECTION, "tcp"),
-            OnHost("hv3", None, "the host did not report its status", "unknown"),
-        ),
-    )
-    assert rows[0].in_use == {"rdma": 1, "tcp": 1, "unknown": 1}
-    assert rows[1].by_row is None
+    assert (found.transport, len(found.review.proof.signals)) == ("rdma", 3)
 
 
 def test_domains_without_a_transport_are_refused_by_name_and_left_out_else():

@@ -173,8 +173,6 @@ def rows(result, names):
     document = result.document
     if document["kind"] == "matrix":
         shown = zip([row["name"] for row in document["rows"]], document["cells"])
-    elif document["kind"] == "domain-list":
-        shown = [(one["host"], one) for d in document["domains"] for one in d["hosts"]]
     else:
         shown = [(one["host"], one) for one in document["hosts"]]
     found = {}
@@ -193,7 +191,6 @@ def transports(fleet, names):
     [
         ("hosts check", 3),
         ("domain verify", 3),
-        ("domain list", 0),
         ("policy diff policy.yaml", 3),
     ],
 )

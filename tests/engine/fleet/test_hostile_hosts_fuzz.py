@@ -6,6 +6,7 @@ at one host never fail, and never by what stands in for a bug of ours.
 from __future__ import annotations
 
 import copy
+import functools
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,14 +28,18 @@ from support.engine.told_hosts import (
 from support.engine.told_hosts import status as status_of
 from support.host.facts_of_everything import EVERYTHING
 
-from ovirt_rdma.engine_sdk_tools.conversion.fleet import FleetReport, domain_record
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
+    ReportedHost,
+    domain_record,
+    of_each,
+)
 from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_heal
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainRequest,
     plan_domain_create,
 )
-from ovirt_rdma.engine_sdk_tools.domains.transport import domain_rows, row_of
+from ovirt_rdma.engine_sdk_tools.domains.transport import row_of
 from ovirt_rdma.engine_sdk_tools.fleet import check
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import compare, plan_policy_push
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import pushed_of, read_answers, report_of
@@ -124,7 +129,6 @@ def look_at(its: Any) -> None:
     row = check.row_of(HOST, its, WANTED, [connection()])
     no_bug(check.check(SITE, [row, row], WANTED))
     no_bug(row_of(SITE, HOST, its, SITE.domains))
-    no_bug(domain_rows(SITE, SITE.domains, [(HOST, its)]))
     policy = parse_policy(POLICY, "p").policy
     no_bug(compare(HOST, its, POLICY, policy, "p"))
     no_bug(plan_policy_push([HOST], POLICY, "p", [its]).change(HOST))
@@ -134,8 +138,10 @@ def look_at(its: Any) -> None:
         ConversionRequest("rdma", by_row=True),
     ):
         records = [domain_record(one, request.to) for one in SITE.domains]
-        fleet = FleetReport.of([HOST], [its], records, to=request.to)
-        no_bug(fleet.observations, *fleet.start(records, request))
+        judge = functools.partial(
+            ReportedHost.started, domains=records, request=request
+        )
+        no_bug(*of_each([HOST], [its], judge).values())
     for plan in (
         lambda: plan_heal(SITE, "d1", SITE.domains, [its]),
         lambda: plan_domain_create(

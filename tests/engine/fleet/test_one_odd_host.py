@@ -32,7 +32,7 @@ from support.engine.told_hosts import (
 )
 from support.engine.told_hosts import status as status_of
 
-from ovirt_rdma.engine_sdk_tools.conversion.fleet import FleetReport, domain_record
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import ReportedHost, domain_record
 from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionRequest, Stage
 from ovirt_rdma.engine_sdk_tools.domains.transport import row_of
 from ovirt_rdma.engine_sdk_tools.fleet.check import row_of as hosts_row
@@ -63,9 +63,7 @@ LONG = EMPTY + "#" * MOST_POLICY_BYTES
 def objections(its, request):
     """Return what the report of one host has against a conversion."""
     records = [domain_record(domain(), request.to)]
-    return FleetReport.of([host()], [its], records, to=request.to).start(
-        records, request
-    )[1]
+    return ReportedHost(host(), its).started(records, request).objections
 
 
 # -- what is read

@@ -18,7 +18,7 @@ from support.engine.told_hosts import (
     status,
 )
 
-from ovirt_rdma.engine_sdk_tools.conversion.steps import Kind
+from ovirt_rdma.engine_sdk_tools.conversion.next_step import Kind
 from ovirt_rdma.engine_sdk_tools.hosts import inventory
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import HostOutcome
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import (

@@ -16,7 +16,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.plan import (
     plan_resume,
     plan_revert,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.run import carry_out
+from ovirt_rdma.engine_sdk_tools.conversion.run import ConversionRun
 from support.engine.conversion_site import Site, engine_of, report_of
 
 OFFLINE = ConversionRequest("rdma")
@@ -74,17 +74,17 @@ def planned(site: Site, request=ROLLING, *names: str, earlier=()):
 
 
 def run(site: Site, state, ear=None, lock=None, observed=None):
-    return carry_out(
+    return ConversionRun(
         site,
         site,
-        state,
         site,
         ear or StepCounter(),
-        observed=observed,
-        lock=lock,
+        state,
+        observed or {},
+        lock.check if lock else lambda: None,
         read=lambda _: engine_of(site),
         hosts_now=hosts_now,
-    )
+    ).run()
 
 
 def hosts_now(site: Site, engine, *, clusters=False):

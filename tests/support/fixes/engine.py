@@ -98,7 +98,7 @@ def post_tasks_here(site: Any) -> None:
 
 PREPARE = "hosts prepare host02 --by reinstall -y"
 with_block = all_of(post_tasks_here, run("deploy-hook install"))
-LOCK = "engine_sdk_tools/conversion/lock.py"
+LOCK = "engine_sdk_tools/conversion/plan.py"
 PREPARATION = "engine_sdk_tools/preparation"
 POST_TASKS = "engine_sdk_tools/hosts/deploy_hook.py"
 HOOK = "ovirt-rdma deploy-hook"
@@ -152,7 +152,7 @@ ENGINE = {
     ),
     "connection that domains share": Row(
         fixed(
-            "engine_sdk_tools/domains/transport.py:_first",
+            "engine_sdk_tools/domains/transport.py:_shared_fix",
             "ovirt-rdma domain convert 1 --to 1 --rolling",
         ),
         "domain create new --datacenter dc1 --export nfs1.example.com:/exports/new -y",
@@ -160,7 +160,8 @@ ENGINE = {
     ),
     "connection that domains share, to be healed": Row(
         fixed(
-            "engine_sdk_tools/domains/transport.py:_first", "ovirt-rdma domain heal 1"
+            "engine_sdk_tools/domains/transport.py:_shared_fix",
+            "ovirt-rdma domain heal 1",
         ),
         "domain create new --datacenter dc1 --export nfs1.example.com:/exports/new -y",
         all_over_tcp,
@@ -249,7 +250,7 @@ FLEET = {
         f"{CONVERT} --dry-run",
     ),
     "conversion with a draft": Row(
-        fixed("engine_sdk_tools/conversion/fleet.py:host_record", LOAD),
+        fixed("engine_sdk_tools/conversion/fleet.py:ReportedHost._with_policy", LOAD),
         f"{CONVERT} --dry-run",
         on_host(run("enable")),
     ),
