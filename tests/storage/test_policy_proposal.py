@@ -77,7 +77,7 @@ def test_an_export_that_an_rdma_port_reaches():
         ("fuse", "10.0.0.1", "this is no export"),
         ("nas_1!:/a[z-a]", "10.0.0.1", "has a range that ends before it begins"),
         ("nas1:/\udcff", "10.0.0.1", "its name is not UTF-8"),
-        ("nas1$:/a", "10.0.0.1", "a character that is not allowed in a host name"),
+        ("nas1$:/a", "10.0.0.1", "'nas1$' is no server that a rule can name"),
     ],
 )
 def test_an_export_that_gets_no_rule_is_named_with_the_reason(source, address, why):

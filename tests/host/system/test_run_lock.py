@@ -38,7 +38,7 @@ def test_a_second_run_is_turned_away_and_changes_nothing(host, verb, mode):
         f"{os.getpid()}, since 20"
     )
     assert host.tree() == before
-    assert (host.enable(mode) if verb == "enable" else host.disable()).changed
+    assert (host.enable(mode) if verb == "enable" else host.disable()).steps
 
 
 def test_what_reads_takes_no_lock(host):
@@ -73,7 +73,7 @@ def test_a_killed_run_holds_nothing(host):
         with one_run(host.root):
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
-    assert host.enable().changed
+    assert host.enable().steps
 
 
 def test_nobody_but_root_can_hold_it(host):
@@ -149,7 +149,7 @@ def test_a_lock_file_that_cannot_be_written_is_no_reason_not_to_go_on(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "pwrite", full)
-    assert host.enable().changed
+    assert host.enable().steps
     with one_run(host.root):
         assert holder_of(host.root) is None
 
