@@ -28,9 +28,7 @@ from ovirt_rdma.engine_sdk_tools.api.auth import (
     Ca,
     IniFile,
     Settings,
-    ca_folder,
     ca_of,
-    create_folder,
     engine_host_port,
     engine_url,
     fetch_ca,
@@ -106,15 +104,14 @@ class Login(EngineVerb):
             )
         named = self.config_file
         new = named is not None and not os.access(named, os.F_OK)
-        ini = None if new else read_ini(named)
+        ini = None if new else read_ini(named, output)
         section = self.config or DEFAULT_SECTION
         target = ini or IniFile(str(named or settings_file(os.environ)), "")
         known = sections(target).get(section, {})
-        words, settings_in = self, ini
-        if self.config is not None and (ini is None or section not in sections(ini)):
-            # A new section has no settings in the file.
-            words, settings_in = type(self)(**{**vars(self), "config": None}), None
-        settings = found_settings(words, settings_in)
+        # A new section has no settings in the file.
+        chosen = self.config if known else None
+        given = None if self.config and not known else ini
+        settings = found_settings(self, given, chosen, output)
         if self.fetch_ca:
             settings = replace(settings, ca_file=None)
         theirs = known.get("engine_url")
@@ -127,8 +124,6 @@ class Login(EngineVerb):
         ca = _fetch_ca(self, output, settings) if self.fetch_ca else None
         with _trusting(settings, ca) as trial:
             complete = completed(trial)
-            for sentence in complete.warnings:
-                output.message(f"warning: {sentence}")
             with Session(complete) as session:
                 version = _version(session)
         ca_file = settings.ca_file
@@ -221,14 +216,14 @@ def _version(session: Session) -> str:
 
 def _ca_file(settings: Settings) -> Path:
     place = engine_host_port(settings.url).replace("[", "").replace("]", "")
-    return ca_folder(os.environ) / f"{place}.pem"
+    return settings_file(os.environ).with_suffix("") / f"{place}.pem"
 
 
 def _write(path: Path, text: str, *, replace: bool = True) -> None:
     """Write a file of the user, following links."""
     path = path.resolve()
-    create_folder(path.parent)
     try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(path, text.encode(), 0o600, replace=replace)
     except OSError as error:
         raise Problem(

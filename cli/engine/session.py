@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-import logging
 import os
+import re
 import shlex
 import stat
 import sys
@@ -32,7 +32,6 @@ from ovirt_rdma.cli.engine.main import AccessOptions, ChangeOptions, EngineVerb
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import AllowNone, Context, approve, verdict_code
 from ovirt_rdma.engine_sdk_tools.api.auth import (
-    Flags,
     IniFile,
     Settings,
     engine_host_port,
@@ -86,38 +85,54 @@ from ovirt_rdma.host.system.text import printable
 ENGINE_CAS = ("/etc/pki/ovirt-engine/apache-ca.pem", "/etc/pki/ovirt-engine/ca.pem")
 
 
-def settings_of(args: EngineVerb) -> Settings:
+def settings_of(args: EngineVerb, output: Output) -> Settings:
     """Return the settings; ask for the password on a terminal if it is missing.
 
     Raises Problem.
     """
-    return completed(found_settings(args, read_ini(args.config_file)))
+    ini = read_ini(args.config_file, output)
+    return completed(found_settings(args, ini, args.config, output))
 
 
 def completed(settings: Settings) -> Settings:
-    """Return ``settings`` ready for use: CA checked, log opened, password asked for.
+    """Return ``settings`` ready for use: CA checked, password asked for.
 
     Raises Problem.
     """
-    if settings.ca_file is not None:
-        _readable(settings.ca_file)
-    if settings.log_file is not None:
-        _log_to(settings.log_file, settings.log_level)
+    ca_file, where = settings.ca_file, engine_host_port(settings.url)
+    if ca_file and "-----BEGIN " not in _read(Path(ca_file), "the CA file")[0]:
+        raise Problem(
+            "ca-file-no-certificate", f"{ca_file} contains no certificate in PEM form"
+        )
     if settings.username is None and settings.token is None:
         raise Problem(
             "engine-no-user",
-            f"the user for {engine_host_port(settings.url)} is missing",
+            f"the user for {where} is missing",
             "give --username, for example admin@internal, or set OVIRT_USERNAME",
         )
-    if settings.password is None and settings.token is None:
-        settings = replace(settings, password=_asked_password(settings))
-    return settings
+    if settings.password is not None or settings.token is not None:
+        return settings
+    password = ""
+    if sys.stdin is not None and sys.stdin.isatty():
+        question = f"Password of {settings.username} at {where}: "
+        with contextlib.suppress(EOFError):
+            password = getpass.getpass(printable(question))
+    if not password:
+        raise Problem(
+            "engine-no-password",
+            f"there is no password for {settings.username} at {where}",
+            "give --password-file, or set OVIRT_PASSWORD",
+        )
+    return replace(settings, password=password)
 
 
-def found_settings(args: EngineVerb, ini: Optional[IniFile]) -> Settings:
-    """Return the settings of options, environment and file, without asking."""
+def found_settings(
+    args: EngineVerb, ini: Optional[IniFile], section: Optional[str], output: Output
+) -> Settings:
+    """Return the settings of options, environment and file, or its ``section``, without
+    asking.
+    """
     password: Optional[str] = None
-    warnings: tuple[str, ...] = ()
     if name := args.password_file:
         text, open_to_others = _read(Path(name), "the password file")
         password = next(iter(text.splitlines()), "")
@@ -128,16 +143,21 @@ def found_settings(args: EngineVerb, ini: Optional[IniFile]) -> Settings:
                 "write the password into the first line",
             )
         if open_to_others:
-            command = f"chmod 600 {shlex.quote(name)}"
-            warnings = (f"others may read the password in {name}: {command}",)
-    flags = Flags(args.config, args.engine_url, args.username, password, args.ca_file)
+            _warn_of_others(name, output)
+    given = {
+        "engine_url": args.engine_url,
+        "username": args.username,
+        "password": password,
+        "cafile": args.ca_file,
+    }
     default_ca = next((ca for ca in ENGINE_CAS if os.access(ca, os.R_OK)), None)
-    settings = from_sources(flags, os.environ, ini, default_ca)
-    return replace(settings, warnings=(*warnings, *settings.warnings))
+    return from_sources(os.environ, given, ini, section, default_ca)
 
 
-def read_ini(name: Optional[str]) -> Optional[IniFile]:
-    """Return the settings file, the user's or that with this name, or None."""
+def read_ini(name: Optional[str], output: Output) -> Optional[IniFile]:
+    """Return the settings file, the user's or that with this name, or None; warn of a
+    password in it that others can read.
+    """
     if name is None and not {"HOME", "XDG_CONFIG_HOME"} & os.environ.keys():
         return None
     path = settings_file(os.environ) if name is None else Path(name)
@@ -145,7 +165,15 @@ def read_ini(name: Optional[str]) -> Optional[IniFile]:
     remove_unfinished(Path(os.path.realpath(path)).parent)
     if name is None and not os.access(path, os.F_OK):
         return None
-    return IniFile(str(path), *_read(path, "the settings file"))
+    text, open_to_others = _read(path, "the settings file")
+    if open_to_others and re.search(r"(?im)^\s*password\b", text):
+        _warn_of_others(str(path), output)
+    return IniFile(str(path), text)
+
+
+def _warn_of_others(file: str, output: Output) -> None:
+    command = f"chmod 600 {shlex.quote(file)}"
+    output.message(f"warning: others can read the password in {file}: {command}")
 
 
 def _read(path: Path, what: str) -> tuple[str, bool]:
@@ -160,62 +188,6 @@ def _read(path: Path, what: str) -> tuple[str, bool]:
     except UnicodeDecodeError as error:
         raise Problem("file-not-utf8", f"{what} {path} is not UTF-8 text") from error
     return text, stat.S_ISREG(mode) and bool(mode & (stat.S_IRGRP | stat.S_IROTH))
-
-
-def _readable(ca_file: str) -> None:
-    try:
-        text = read_named(ca_file)
-    except OSError as error:
-        raise Problem(
-            "ca-file-unreadable",
-            f"the CA file {ca_file} cannot be read: {error.strerror}",
-            "fetch the engine's CA: ovirt-rdma login --fetch-ca",
-        ) from error
-    if b"-----BEGIN " not in text:
-        raise Problem(
-            "ca-file-no-certificate", f"{ca_file} contains no certificate in PEM form"
-        )
-
-
-def _asked_password(settings: Settings) -> str:
-    where = engine_host_port(settings.url)
-    password = ""
-    if sys.stdin is not None and sys.stdin.isatty():
-        question = f"Password of {settings.username} at {where}: "
-        with contextlib.suppress(EOFError):
-            password = getpass.getpass(printable(question))
-    if not password:
-        raise Problem(
-            "engine-no-password",
-            f"there is no password for {settings.username} at {where}",
-            "give --password-file, or set OVIRT_PASSWORD",
-        )
-    return password
-
-
-class _LogLines(logging.Formatter):
-    """Makes messages printable, on one line, because logs are read on terminals too."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        """Return the message; called by logging."""
-        return printable(super().formatMessage(record))
-
-    def formatException(self, ei: Any) -> str:
-        """Return the traceback; called by logging."""
-        return "\n".join(map(printable, super().formatException(ei).split("\n")))
-
-
-def _log_to(name: str, level: str) -> None:
-    try:
-        handler = logging.FileHandler(Path(name).expanduser(), encoding="utf-8")
-    except OSError as error:
-        raise Problem(
-            "log-not-opened", f"the log {name} cannot be opened: {error.strerror}"
-        ) from error
-    handler.setFormatter(_LogLines("%(asctime)s %(levelname)s %(message)s"))
-    logger = logging.getLogger("ovirt_rdma")
-    logger.addHandler(handler)
-    logger.setLevel(level.upper())
 
 
 class Notes(Listener):
@@ -353,21 +325,14 @@ def own_policy(file: Optional[str]) -> Optional[tuple[PolicyFile, Path]]:
     return load_policy_file(path, alone=True), path
 
 
-@contextmanager
-def open_session(args: EngineVerb, output: Output) -> Iterator[Session]:
-    """Yield a session with the engine that the arguments name.
+def open_session(args: EngineVerb, output: Output) -> Session:
+    """Return a session with the engine that the arguments name, for ``with``.
 
     Raises Problem if no engine is named, or if there is no password.
     """
-    settings = settings_of(args)
-    for sentence in settings.warnings:
-        output.message(f"warning: {sentence}")
-    session = Session(replace(settings, warnings=()))
+    session = Session(settings_of(args, output))
     session.listener = Notes(output)
-    try:
-        yield session
-    finally:
-        session.close()
+    return session
 
 
 def access_of(

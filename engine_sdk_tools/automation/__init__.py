@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, Optional, Union
 
-from ovirt_rdma.engine_sdk_tools.api.auth import Flags, from_sources, state_folder
+from ovirt_rdma.engine_sdk_tools.api.auth import from_sources, state_folder
 from ovirt_rdma.engine_sdk_tools.api.request import EngineProblem, Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import pinned_on, running_on
@@ -179,8 +179,8 @@ def connect(
     SSH with the engine's own key if we can read that, else they are unknown.
     ``listener`` gets the progress and notes. Raises Problem if no engine is named.
     """
-    flags = Flags(engine_url=url, username=username, password=password, ca_file=ca_file)
-    session = Session(from_sources(flags, os.environ))
+    given = {"engine_url": url, "username": username, "password": password}
+    session = Session(from_sources(os.environ, {**given, "cafile": ca_file}))
     session.listener = listener or Listener()
     key = default_key()
     if hosts is None and key is not None:

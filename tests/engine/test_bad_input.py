@@ -563,8 +563,8 @@ def test_an_engine_in_trouble(asked, verb, trouble):
 
 
 def test_an_engine_that_is_silent_for_once(asked, monkeypatch):
-    def hurried(words):
-        return dataclasses.replace(settings_of(words), timeout_s=0.05)
+    def hurried(words, output):
+        return dataclasses.replace(settings_of(words, output), timeout_s=0.05)
 
     monkeypatch.setattr(session, "settings_of", hurried)
     asked.double.fail_next("GET", "/clusters", Timeout(0.3))

@@ -154,6 +154,20 @@ def test_a_password_file_that_is_none(capsys, tmp_path, text, said):
     assert "secret" not in found.err
 
 
+@pytest.mark.parametrize(
+    ("mode", "text", "warned"),
+    [(0o644, "password = x", True), (0o600, "password = x", False), (0o644, "", False)],
+)
+def test_a_password_that_others_may_read_is_a_warning(
+    capsys, tmp_path, mode, text, warned
+):
+    file = tmp_path / "mine.conf"
+    file.write_text(f"[a]\n{text}\n")
+    file.chmod(mode)
+    found = run_engine(capsys, None, None, "hosts", "list", "--config-file", str(file))
+    assert (f"in {file}: chmod 600 {file}" in found.err) == warned
+
+
 @pytest.mark.parametrize("text", [None, "no certificate"])
 def test_a_ca_file_that_is_none(capsys, tmp_path, text):
     file = tmp_path / "ca.pem"

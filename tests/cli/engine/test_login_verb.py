@@ -309,7 +309,7 @@ def test_a_ca_that_is_none(login, engine, text):
 
 
 def test_a_certificate_that_is_of_no_ca(pki):
-    with problem("engine-ca-not-a-ca"):
+    with problem("engine-ca-invalid"):
         ca_of((pki / "server.pem").read_text())
 
 

@@ -20,9 +20,8 @@ from ovirt_rdma.engine_sdk_tools.api.request import (
     UNREACHABLE,
     UNTRUSTED,
     EngineProblem,
+    LostAnswer,
     engine_problem_of,
-    lost,
-    media_type,
 )
 
 pytestmark = pytest.mark.hypervisor
@@ -91,7 +90,10 @@ def fault(code, detail, reason="Operation Failed"):
     ],
 )  # fmt: skip
 def test_what_an_error_means(error, id, kind, text):
-    problem = engine_problem_of(error, "reading x", "e.example")
+    xml = ["Content-Type: application/xml"]
+    code = getattr(error, "code", None)
+    answer = code and SimpleNamespace(code=code, headers=xml, body=b"<fault/>")
+    problem = engine_problem_of(error, "reading x", "e.example", answer)
     assert (problem.id, problem.kind) == (id, kind)
     assert text in str(problem)
     assert str(problem).startswith("reading x failed: ")
@@ -117,20 +119,8 @@ def test_what_an_answer_means(code, headers, body, kind):
     assert "expected string" not in str(problem) or code == 200
 
 
-def test_a_problem_stays_one():
-    problem = EngineProblem("engine-refused", "a", CONFLICT)
-    assert engine_problem_of(problem, "b") is problem
-    assert lost(problem).kind == CONFLICT
-
-
-@pytest.mark.parametrize(
-    ("headers", "media"),
-    [
-        (["HTTP/1.1 200 OK", "Content-Type: text/HTML; charset=x"], "text/html"),
-        ({"Content-Type": "application/json"}, "application/json"),
-        ([], ""),
-        (None, ""),
-    ],
-)
-def test_media_type(headers, media):
-    assert media_type(headers) == media
+def test_a_lost_answer_has_what_the_problem_had():
+    problem = EngineProblem("id", "moving h", "e says: no", CONFLICT, fix="f", code=409)
+    lost = LostAnswer(problem)
+    assert (lost.kind, lost.code, lost.fix) == (CONFLICT, 409, "f")
+    assert str(lost).startswith("moving h failed: e says: no; the engine may have")

@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Optional
 
 from engine_double import EngineDouble, World
@@ -114,7 +115,7 @@ class Site:
             return
         if self.lose and self.acts[-1].startswith("perform"):
             self._cut_off()
-            raise LostAnswer("engine-answer-lost", "the answer is lost", "timeout")
+            raise LostAnswer(EngineProblem("id", "a change", "it is lost", TIMEOUT))
         if self.after:
             self._cut_off()
             self.dead = True
@@ -188,7 +189,10 @@ class Site:
             said = Reader.read(answer.body) if answer.body else None
             # As in ovirtsdk4, a failed action contains its fault.
             fault = said.fault if isinstance(said, types.Action) else said
-            raise engine_problem_of(Error("", code=answer.status, fault=fault), doing)
+            error = Error("", code=answer.status, fault=fault)
+            xml = ["Content-Type: application/xml"]
+            sent = SimpleNamespace(code=answer.status, headers=xml, body=answer.body)
+            raise engine_problem_of(error, doing, "of tests", sent)
         return answer
 
     def wait_until(
@@ -203,11 +207,8 @@ class Site:
                 self._after()
                 return said
             self.sleep(_EVERY_S)
-        raise TimeoutProblem(
-            "engine-wait-timeout",
-            f"{doing} is not done; last seen: {found.status}",
-            TIMEOUT,
-        )
+        what = f"it is not done; last seen: {found.status}"
+        raise TimeoutProblem("engine-wait-timeout", doing, what, TIMEOUT)
 
     # -- keeper
 
