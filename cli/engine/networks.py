@@ -24,11 +24,10 @@ from ovirt_rdma.cli.engine.main import (
     mtu,
     name_and_value,
     nic_match,
-    vlan_tag,
 )
 from ovirt_rdma.cli.engine.session import Approver, changing, show_calls
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Context, Parser, time_span
+from ovirt_rdma.cli.parser import Context, Parser, number, time_span
 from ovirt_rdma.engine_sdk_tools.networks.attach import (
     CONNECTIVITY_S,
     DONE,
@@ -40,6 +39,7 @@ from ovirt_rdma.engine_sdk_tools.networks.attach import (
 )
 from ovirt_rdma.engine_sdk_tools.networks.create import (
     DEFAULT_MTU,
+    MOST_VLAN,
     NetworkPlan,
     NetworkRequest,
 )
@@ -249,7 +249,10 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
             "number as --mtu",
         )
         parser.add_argument(
-            "--vlan", metavar="TAG", type=vlan_tag, help="the VLAN tag, for ethernet"
+            "--vlan",
+            metavar="TAG",
+            type=number(1, MOST_VLAN),
+            help="the VLAN tag, for ethernet",
         )
         add_nic_match(
             parser,

@@ -4,9 +4,6 @@
 One line per step that ended; on a terminal, the step that is being done is shown below
 them. With -o json|yaml, one JSON object per line.
 
-This is the session with the engine, the host access, the reports of hosts, the requests
-that --dry-run shows, and long work with its progress here and its job in the engine.
-
 A matrix of hosts is a table for people, with each sentence once below it, or a document
 for programs (docs/matrix.md).
 """
@@ -31,6 +28,7 @@ from typing import Any, Callable, Optional
 from ovirt_rdma.cli.engine.main import AccessOptions, ChangeOptions, EngineVerb
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import AllowNone, Context, approve, verdict_code
+from ovirt_rdma.engine_sdk_tools import model
 from ovirt_rdma.engine_sdk_tools.api.auth import (
     IniFile,
     Settings,
@@ -59,20 +57,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     HostReport,
     reports_of,
 )
-from ovirt_rdma.engine_sdk_tools.model import (
-    BEFORE,
-    FAIL,
-    NONE,
-    OK,
-    UNKNOWN,
-    VERDICTS,
-    WARN,
-    Axis,
-    Host,
-    Matrix,
-    problems_of,
-    worst_of,
-)
+from ovirt_rdma.engine_sdk_tools.model import Host, Matrix
 from ovirt_rdma.host.errors import ExitCode, Problem, UsageProblem, worst
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.load import PolicyFile, load_policy_file
@@ -510,7 +495,12 @@ def in_each(
     return worst(codes)
 
 
-_TONES = {OK: "good", WARN: "doubtful", UNKNOWN: "doubtful", FAIL: "bad"}
+_TONES = {
+    model.OK: "good",
+    model.WARN: "doubtful",
+    model.UNKNOWN: "doubtful",
+    model.FAIL: "bad",
+}
 # More sentences than this would hide the worst ones.
 _SENTENCES_SHOWN = 30
 
@@ -532,18 +522,18 @@ def show_matrix(output: Output, matrix: Matrix) -> None:
         for cell in cells
         if cell.verdict in _TONES
     }
-    headings = [*map(_heading, matrix.columns)]
+    headings = [c.name if c.id else c.name.upper() for c in matrix.columns]
+    worst = {
+        heading: model.VERDICTS.index(model.worst_of(cell.verdict for cell in column))
+        for heading, column in zip(headings, zip(*matrix.cells))
+    }
     # On a narrow terminal columns without a problem fold first.
-    worst_first = sorted(
-        zip(headings, zip(*matrix.cells)),
-        key=lambda one: VERDICTS.index(worst_of(cell.verdict for cell in one[1])),
-    )
-    minor = [heading for heading, _ in reversed(worst_first)]
+    minor = sorted(worst, key=lambda heading: worst[heading])[::-1]
     output.table(["HOST", *headings], rows, tones, minor=minor)
-    problems = problems_of(matrix)
+    problems = model.problems_of(matrix)
     for problem in problems[:_SENTENCES_SHOWN]:
         output.line()
-        output.text(f"{BEFORE[problem.verdict]} {problem.line}")
+        output.text(f"{model.BEFORE[problem.verdict]} {problem.line}")
         output.fix(problem.fix)
     if len(problems) > _SENTENCES_SHOWN:
         output.line()
@@ -559,12 +549,12 @@ def matrix_code(args: AllowNone, output: Output, matrix: Matrix, none: str) -> E
     """Return the exit code for ``matrix``; ``none`` is the sentence for one that shows
     nothing that was looked at.
     """
-    looked_at = matrix.worst != NONE
+    looked_at = matrix.worst != model.NONE
     if not looked_at and output.for_people:
         output.text(none)
     elif not looked_at:
         output.message(f"note: {none}")
-    failed = matrix.worst in (FAIL, UNKNOWN)
+    failed = matrix.worst in (model.FAIL, model.UNKNOWN)
     return verdict_code(args, looked_at=looked_at, failed=failed)
 
 
@@ -580,8 +570,3 @@ def matrix_document(matrix: Matrix) -> dict[str, Any]:
         "cells": [[{**vars(cell)} for cell in cells] for cells in matrix.cells],
         "notes": list(matrix.notes),
     }
-
-
-def _heading(column: Axis) -> str:
-    """Return the heading of a column; one with an id is named as in the engine."""
-    return column.name if column.id else column.name.upper()

@@ -22,30 +22,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Callable, Optional, Union
 
 from ovirt_rdma.engine_sdk_tools.api.auth import from_sources, state_folder
 from ovirt_rdma.engine_sdk_tools.api.request import EngineProblem, Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.conversion import lock as runs
+from ovirt_rdma.engine_sdk_tools.conversion import plan as conversions
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import pinned_on, running_on
-from ovirt_rdma.engine_sdk_tools.conversion.lock import (
-    DataCenterLock,
-    OtherRun,
-    check_resumable,
-    command_of,
-    concerned,
-    described,
-    earlier_conversions,
-    exit_code,
-    has_other_options,
-    interrupted_lines,
-    is_converted,
-    latest_state,
-    refuse_other_runs,
-    sentence,
-    with_related,
-)
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERT,
     HEAL,
@@ -61,36 +45,14 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     refused,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import renamed
-from ovirt_rdma.engine_sdk_tools.conversion.plan import (
-    ConversionPlan,
-    plan_convert,
-    plan_heal,
-    plan_resume,
-    plan_revert,
-    stalled_domains,
-)
 from ovirt_rdma.engine_sdk_tools.conversion.run import carry_out
+from ovirt_rdma.engine_sdk_tools.domains import transport
 from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade, create_domain
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainRequest,
     plan_domain_create,
 )
-from ovirt_rdma.engine_sdk_tools.domains.transport import (
-    DomainRow,
-    domain_rows,
-    domains_to_verify,
-    no_report,
-    verify,
-)
-from ovirt_rdma.engine_sdk_tools.fleet import check
-from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
-    PolicyDrift,
-    PolicyPushResult,
-    check_policy,
-    compare,
-    plan_policy_push,
-    push_policy,
-)
+from ovirt_rdma.engine_sdk_tools.fleet import check, policy_push
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import block_problem
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
@@ -125,24 +87,8 @@ from ovirt_rdma.engine_sdk_tools.model import (
     hosts_named,
 )
 from ovirt_rdma.engine_sdk_tools.model import check as refuse_all
-from ovirt_rdma.engine_sdk_tools.networks.attach import (
-    AttachRequest,
-    AttachResult,
-    attach_network,
-    declared_properties,
-    plan_network_attach,
-)
-from ovirt_rdma.engine_sdk_tools.networks.create import (
-    NetworkMade,
-    NetworkRequest,
-    create_network,
-    plan_network_create,
-)
+from ovirt_rdma.engine_sdk_tools.networks import attach, create
 from ovirt_rdma.engine_sdk_tools.preparation import plan as preparation
-from ovirt_rdma.engine_sdk_tools.preparation.plan import (
-    PreparationRequest,
-    PreparationState,
-)
 from ovirt_rdma.engine_sdk_tools.preparation.run import (
     PREPARATION,
     Preparation,
@@ -186,7 +132,7 @@ def connect(
     if hosts is None and key is not None:
         hosts = AnsibleHosts(Access(key=key))
     states = StateFolder(Path(state_folder(os.environ, os.geteuid())))
-    return RdmaEngine(session, hosts, states, close=session.close)
+    return RdmaEngine(session, hosts, states)
 
 
 class RdmaEngine:
@@ -203,7 +149,6 @@ class RdmaEngine:
         session: Session,
         hosts: Optional[HostAccess],
         states: StateFolder,
-        close: Callable[[], None] = lambda: None,
         *,
         ask: Callable[
             [Sequence[Host], HostAccess], Iterator[tuple[Host, HostReport]]
@@ -213,31 +158,25 @@ class RdmaEngine:
         self.session = session
         self._hosts = hosts
         self._states = states
-        self._close = close
         self._ask, self._tasks = ask, tasks
 
     def __enter__(self) -> RdmaEngine:
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Log out. Never raises; may be repeated."""
-        self._close()
+        self.session.close()
 
-    def domains(self, *names: str) -> tuple[DomainRow, ...]:
+    def domains(self, *names: str) -> tuple[transport.DomainRow, ...]:
         """Return the NFS domains, or those with these names, with the transport that is
         requested and in use (``asked``, ``in_use``: hosts by transport).
         """
         engine = read_engine(self.session)
-        chosen = domains_to_verify(engine, names)
-        return domain_rows(engine, chosen, self._asked(engine.hosts))
+        chosen = transport.domains_to_verify(engine, names)
+        return transport.domain_rows(engine, chosen, self._asked(engine.hosts))
 
     def verify(self, *names: str, data_center: Optional[str] = None) -> Matrix:
         """Return the proven transport of each domain on each host of its data center.
@@ -245,12 +184,12 @@ class RdmaEngine:
         UNKNOWN.
         """
         engine = read_engine(self.session)
-        chosen = domains_to_verify(engine, names, data_center)
+        chosen = transport.domains_to_verify(engine, names, data_center)
         centers = {domain.data_center for domain in chosen}
         inside = {c.id for c in engine.clusters if c.data_center in centers}
         hosts = [host for host in engine.hosts if host.cluster in inside]
         reports = (report for _, report in self._asked(hosts))
-        return verify(engine, reports, hosts, chosen)
+        return transport.verify(engine, reports, hosts, chosen)
 
     def check_hosts(
         self,
@@ -282,28 +221,26 @@ class RdmaEngine:
         data_center: Optional[str] = None,
         approve: Approve = always,
         dry_run: bool = False,
-    ) -> Optional[PolicyPushResult]:
+    ) -> Optional[policy_push.PolicyPushResult]:
         """Send the policy ``text`` to hosts, and load it there; without names, to all
         that are up. ``where`` names it in messages. ``dry_run``: only ``approve`` gets
         the plan. Raises PolicyProblem with every mistake before any host is asked.
         """
-        check_policy(text, where)
+        policy_push.check_policy(text, where)
         engine = read_engine(self.session)
         hosts = [
             host
             for host in hosts_named(engine, names, data_center)
             if names or host.status == "up"
         ]
-        access = None if dry_run else self._access()
-        reports = self._stream(hosts) if self._hosts else ()
-        plan = plan_policy_push(hosts, text, where, reports, engine)
+        access = self._hosts if dry_run else self._access()
+        reports = self._stream(hosts) if access else ()
+        plan = policy_push.plan_policy_push(hosts, text, where, reports, engine)
         for diagnostic in plan.warnings:
             self.session.listener.note(f"warning: {diagnostic.at(where)}")
-        if access is None or not hosts:
-            if dry_run:
-                approve(plan)
-            return None if dry_run else PolicyPushResult({})
-        if not approve(plan):
+        if not hosts and not dry_run:
+            return policy_push.PolicyPushResult({})
+        if not approve(plan) or dry_run or access is None:
             return None
         title = f"push a policy to {len(hosts)} host{'s' * (len(hosts) != 1)}"
         resume = (
@@ -311,7 +248,9 @@ class RdmaEngine:
             "keep theirs; policy diff shows which; repeat it to continue"
         )
         with self._task(title, resume) as work:
-            result = push_policy(access, plan, self.session.listener, work.job)
+            result = policy_push.push_policy(
+                access, plan, self.session.listener, work.job
+            )
             failed = ", ".join(pushed.host for pushed in result.failed)
             good = f"{plan.digest} is on all of them"
             outcome = f"failed on {failed}" if failed else good
@@ -324,41 +263,39 @@ class RdmaEngine:
         *names: str,
         where: str = "the policy",
         data_center: Optional[str] = None,
-    ) -> list[PolicyDrift]:
+    ) -> list[policy_push.PolicyDrift]:
         """Compare the policies of hosts with ``text``; without names, of all."""
         policy = parse_policy(text, where).policy
         engine = read_engine(self.session)
         hosts = hosts_named(engine, names, data_center)
         return [
-            compare(host, report, text, policy, where)
+            policy_push.compare(host, report, text, policy, where)
             for host, report in self._asked(hosts)
         ]
 
     def create_network(
-        self, request: NetworkRequest, *, approve: Approve = always
-    ) -> Optional[NetworkMade]:
+        self, request: create.NetworkRequest, *, approve: Approve = always
+    ) -> Optional[create.NetworkMade]:
         """Create a network for IPoIB, with an MTU that the hosts support."""
         engine = read_engine(
             self.session, networks=True, attachments=True, to_change=True
         )
-        center = data_center_named(engine, request.data_center)
-        inside = {host.id for host in engine.hosts_of(center.id)}
-        hosts = [h for h in hosts_named(engine, request.hosts) if h.id in inside]
-        plan = plan_network_create(engine, self._reports(hosts), request)
+        hosts = hosts_named(engine, request.hosts, request.data_center)
+        plan = create.plan_network_create(engine, self._reports(hosts), request)
         if not self._approved(plan, approve):
             return None
         title = f"create network {plan.name}"
         with self._task(title, changes=bool(plan.calls)) as work:
-            return create_network(self.session, plan, work.listener)
+            return create.create_network(self.session, plan, work.listener)
 
     def attach_network(
         self,
-        request: AttachRequest,
+        request: attach.AttachRequest,
         *,
         batch: int = 1,
         keep_going: bool = False,
         approve: Approve = always,
-    ) -> Optional[AttachResult]:
+    ) -> Optional[attach.AttachResult]:
         """Attach a network to NICs of hosts, ``batch`` hosts at a time. After a batch
         in which a host failed, no other one is started, unless ``keep_going``.
         """
@@ -369,8 +306,8 @@ class RdmaEngine:
         reports = self._reports(hosts)
         declared = {}
         if request.properties:
-            declared = declared_properties(self.session, engine, hosts)
-        plan = plan_network_attach(engine, reports, declared, request)
+            declared = attach.declared_properties(self.session, engine, hosts)
+        plan = attach.plan_network_attach(engine, reports, declared, request)
         if not self._approved(plan, approve):
             return None
         title = f"attach network {plan.network.name}"
@@ -379,7 +316,7 @@ class RdmaEngine:
             "unchanged; repeat it to continue"
         )
         with self._task(title, resume, changes=bool(plan.todo)) as work:
-            result = attach_network(
+            result = attach.attach_network(
                 self.session, plan, work.listener, batch=batch, keep_going=keep_going
             )
             work.ended(result.summary, succeeded=result.exit_code == 0)
@@ -440,27 +377,27 @@ class RdmaEngine:
             check_domains(engine, domains, request)
         center = data_center_of(domains[0])
         with self._locked(engine, center, run) as states:
-            state = latest_state(states, domains)
-            refuse_other_runs(states, state)
+            state = runs.latest_state(states, domains)
+            runs.refuse_other_runs(states, state)
             if state is not None and state.stage not in Stage.FINISHED:
-                check_resumable(state, domains, request)
-                if has_other_options(state, request):
+                runs.check_resumable(state, domains, request)
+                if runs.has_other_options(state, request):
                     self.session.listener.note(
                         f"resumed with the options of its first run: "
-                        f"{command_of(state)}"
+                        f"{runs.command_of(state)}"
                     )
                 state = replace(state, batch=request.batch)
                 reports = self._stream(engine.hosts_of(center))
-                plan = plan_resume(state, engine, reports, request.without)
+                plan = conversions.plan_resume(state, engine, reports, request.without)
                 return self._carried_out(plan, run)
-            earlier = earlier_conversions(states, domains)
-            domains = with_related(engine, states, domains, earlier, request.to)
+            earlier = runs.earlier_conversions(states, domains)
+            domains = runs.with_related(engine, states, domains, earlier, request.to)
             check_domains(engine, domains, request)
             if run.lock is not None:
                 # Before the checks: the other run may have hosts in maintenance.
                 run.lock.check_free([center, *(domain.id for domain in domains)])
             evacuated = engine.hosts_of(center) if request.rolling else ()
-            plan = plan_convert(
+            plan = conversions.plan_convert(
                 engine,
                 domains,
                 self._stream(engine.hosts_of(center)),
@@ -495,7 +432,7 @@ class RdmaEngine:
         center = data_center_of(domain)
         run = _Run(approve, take_over, dry_run)
         with self._locked(engine, center, run) as states:
-            state = latest_state(states, [domain])
+            state = runs.latest_state(states, [domain])
             if state is None:
                 raise refused(
                     "conversion-not-recorded",
@@ -504,13 +441,14 @@ class RdmaEngine:
                     f"convert it: ovirt-rdma domain convert {shlex.quote(domain.name)} "
                     "--to tcp --rolling",
                 )
-            refuse_other_runs(states, state)
+            runs.refuse_other_runs(states, state)
             over = state.stage in (Stage.REVERTED, Stage.ROLLED_BACK)
-            if over and not is_converted(state):
+            if over and not runs.is_converted(state):
                 return state
             state = replace(state, batch=batch)
             reports = self._stream(engine.hosts_of(center))
-            return self._carried_out(plan_revert(state, engine, reports), run)
+            plan = conversions.plan_revert(state, engine, reports)
+            return self._carried_out(plan, run)
 
     def heal(
         self,
@@ -531,11 +469,11 @@ class RdmaEngine:
         """
         engine = read_engine(self.session, to_change=True)
         center = data_center_named(engine, data_center).id
-        domains = domains_to_verify(engine, names, data_center)
-        run = _Run(approve, take_over, dry_run)
+        domains = transport.domains_to_verify(engine, names, data_center)
+        run, hosts = _Run(approve, take_over, dry_run), engine.hosts_of(center)
         if to_tcp:
-            hosts = engine.hosts_of(center)
-            going, left = stalled_domains(engine, domains, self._stream(hosts))
+            reports = self._stream(hosts)
+            going, left = conversions.stalled_domains(engine, domains, reports)
             if going:
                 for why in left:
                     self.session.listener.note(f"warning: {why}")
@@ -548,19 +486,14 @@ class RdmaEngine:
         with self._locked(engine, center, run) as states:
             begun = (s for s in states if s.kind == HEAL)
             interrupted = next((s for s in begun if s.stage in Stage.UNDER_WAY), None)
-            refuse_other_runs(states, interrupted)
-            stream = self._stream(engine.hosts_of(center))
+            runs.refuse_other_runs(states, interrupted)
+            reports = self._stream(hosts)
             if interrupted is not None:
-                return self._carried_out(plan_resume(interrupted, engine, stream), run)
-            plan = plan_heal(
-                engine,
-                center,
-                domains,
-                stream,
-                pinned=pinned_on(self.session, engine.hosts_of(center)),
-                batch=batch,
-                now=time.time(),
-            )
+                plan = conversions.plan_resume(interrupted, engine, reports)
+                return self._carried_out(plan, run)
+            pinned = pinned_on(self.session, hosts)
+            more: Any = {"pinned": pinned, "batch": batch, "now": time.time()}
+            plan = conversions.plan_heal(engine, center, domains, reports, **more)
             if not plan.state.hosts and not run.dry_run:
                 refuse_all(plan.warnings)
                 return replace(plan.state, stage=Stage.CONVERTED)
@@ -570,12 +503,12 @@ class RdmaEngine:
         self,
         data_center: str,
         *names: str,
-        request: PreparationRequest,
+        request: preparation.PreparationRequest,
         variables: Optional[Mapping[str, Any]] = None,
         approve: Approve = always,
         take_over: bool = False,
         dry_run: bool = False,
-    ) -> Optional[PreparationState]:
+    ) -> Optional[preparation.PreparationState]:
         """Install and set up the add-on on hosts of a data center, batch by batch, or
         continue that; without names, on all.
 
@@ -590,7 +523,7 @@ class RdmaEngine:
         hosts = [h for h in hosts_named(engine, names) if h.id in inside]
         run = _Run(approve, take_over, dry_run)
         with self._locked(engine, center, run, prepares=True) as states:
-            refuse_other_runs(states, None)
+            runs.refuse_other_runs(states, None)
             file = self._preparation_file(center)
             earlier = file.read()
             if earlier is not None and earlier.stage == preparation.PREPARING:
@@ -604,18 +537,15 @@ class RdmaEngine:
                 return None
             if all(record.stage in preparation.OVER for record in state.hosts):
                 return state
-            by_engine = any(
-                record.way == preparation.REINSTALL for record in state.hosts
-            )
-            problem = block_problem() if by_engine else None
-            if problem is not None:
+            by_engine = any(one.way == preparation.REINSTALL for one in state.hosts)
+            if by_engine and (problem := block_problem()):
                 raise problem
             run.lock.check_free([center])
             if not approve((state, {})):
                 return None
             lock, title = run.lock, f"prepare hosts of {state.name}"
             if self._tasks:
-                text = described(title, [center], self._states.owner())
+                text = runs.described(title, [center], self._states.owner())
                 state = replace(state, job=lock.claim(state, text, [center]))
             with self._paused(
                 lock,
@@ -628,10 +558,8 @@ class RdmaEngine:
                     self.session, access, file, listener, request, given, lock
                 ).run(state)
             if lock.job is not None:
-                good = preparation.exit_code(state) == 0
-                lock.job.finish(
-                    f"{title}: {preparation.sentence(state)}", succeeded=good
-                )
+                text = f"{title}: {preparation.sentence(state)}"
+                lock.job.finish(text, succeeded=preparation.exit_code(state) == 0)
             return state
 
     def _preparation_file(self, center: str) -> PreparationFile:
@@ -642,9 +570,9 @@ class RdmaEngine:
         engine: Engine,
         center: str,
         hosts: Sequence[Host],
-        request: PreparationRequest,
-        earlier: Optional[PreparationState],
-    ) -> PreparationState:
+        request: preparation.PreparationRequest,
+        earlier: Optional[preparation.PreparationState],
+    ) -> preparation.PreparationState:
         looks, proven = None, set()
         if self._hosts is not None:
             asked = self._ask(hosts, self._hosts)
@@ -673,12 +601,9 @@ class RdmaEngine:
         except NameProblem:
             for center in engine.data_centers:
                 for state in self._states.states(center.id):
-                    for record in state.domains:
-                        known = name in (record.name, record.id)
-                        if state.kind == CONVERT and known:
-                            return Domain(
-                                record.id, record.name, "data", "nfs", center.id
-                            )
+                    for one in state.domains if state.kind == CONVERT else ():
+                        if name in (one.name, one.id):
+                            return Domain(one.id, one.name, "data", "nfs", center.id)
             raise
 
     @contextmanager
@@ -706,7 +631,7 @@ class RdmaEngine:
                         refuse_conversion()
                     mine.append(present)
                 owner = self._states.owner()
-                run.lock = DataCenterLock(
+                run.lock = runs.DataCenterLock(
                     self.session, owner, mine, take_over=run.take_over
                 )
             yield states
@@ -714,7 +639,7 @@ class RdmaEngine:
     @contextmanager
     def _paused(
         self,
-        lock: DataCenterLock,
+        lock: runs.DataCenterLock,
         lines: Callable[[], Sequence[str]],
         title: str = "",
     ) -> Iterator[Listener]:
@@ -729,14 +654,14 @@ class RdmaEngine:
             sentences = lines()
             for sentence_ in sentences:
                 listener.note(sentence_)
-            if job is not None and not isinstance(error, OtherRun):
+            if job is not None and not isinstance(error, runs.OtherRun):
                 patience_s = END_S if isinstance(error, Problem) else 0.0
                 text = f"{title}interrupted; {'; '.join(sentences)}"
                 job.leave_open(text, patience_s=patience_s)
             raise
 
     def _carried_out(
-        self, plan: ConversionPlan, run: _Run
+        self, plan: conversions.ConversionPlan, run: _Run
     ) -> Optional[ConversionState]:
         state, lock = plan.state, run.lock
         if lock is None:
@@ -744,14 +669,14 @@ class RdmaEngine:
             return None
         access = self._access()
         if state.stage in Stage.UNDER_WAY:
-            lock.check_free(concerned(state))
+            lock.check_free(runs.concerned(state))
         if not self._approved(plan, run.approve):
             return None
         if self._tasks:
             state = replace(state, job=lock.take(state))
         file, job = self._states.file_for(state), lock.job
         with self._paused(
-            lock, lambda: interrupted_lines(file.last or state)
+            lock, lambda: runs.interrupted_lines(file.last or state)
         ) as listener:
             fresh = time.monotonic() - run.began <= FRESH_S
             observed = plan.observed if fresh else None
@@ -764,14 +689,14 @@ class RdmaEngine:
                 observed=observed,
                 lock=lock,
             )
-        succeeded = exit_code(state) == 0
+        succeeded = runs.exit_code(state) == 0
         if state.kind != HEAL and state.stage not in Stage.FINISHED:
             # Only this machine knows about an incomplete conversion: the next one of
             # another machine would take what it left for the baseline.
             if job is not None:
-                job.leave_open(sentence(state))
+                job.leave_open(runs.sentence(state))
         elif job is not None:
-            job.finish(sentence(state), succeeded=succeeded)
+            job.finish(runs.sentence(state), succeeded=succeeded)
         elif state.job is not None:
             # An earlier run of this conversion has left it open.
             try:
@@ -802,7 +727,7 @@ class RdmaEngine:
 
     def _asked(self, hosts: Sequence[Host]) -> Iterator[tuple[Host, HostReport]]:
         if self._hosts is None:
-            return ((host, no_report(host)) for host in hosts)
+            return ((host, transport.no_report(host)) for host in hosts)
         return self._ask(hosts, self._hosts)
 
     def _stream(self, hosts: Sequence[Host]) -> Iterator[HostReport]:
@@ -824,6 +749,6 @@ class _Run:
     approve: Approve
     take_over: bool
     dry_run: bool
-    lock: Optional[DataCenterLock] = None
+    lock: Optional[runs.DataCenterLock] = None
     # Before the hosts were asked.
     began: float = field(default_factory=time.monotonic)
