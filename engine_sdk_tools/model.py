@@ -480,26 +480,26 @@ def pick(
     id of the data center that it must belong to; ``data_centers`` are all of them.
     Raises NameProblem if none or several match.
     """
-    inside, where = tuple(candidates), ""
+    every, where = tuple(candidates), ""
+    inside = every
     if data_center is not None:
         center = pick("data center", data_center, data_centers)
-        inside = tuple(one for one in inside if _data_center(one) == center.id)
+        inside = tuple(one for one in every if _data_center(one) == center.id)
         where = f" in data center {center.name!r}"
     matches = [one for one in inside if name in (one.name, one.id)]
     if len(matches) == 1:
         return matches[0]
     if not matches:
-        raise NameProblem(
-            "name-unknown",
-            f"there is no {kind} {name!r}{where}",
-            nearest(name, [one.name for one in inside]),
-        )
+        fix = nearest(name, [one.name for one in inside])
+        if any(name in (one.name, one.id) for one in every):
+            fix = "omit --datacenter, or give the right one"
+        raise NameProblem("name-unknown", f"there is no {kind} {name!r}{where}", fix)
     names = {center.id: center.name for center in data_centers}
     places = [names.get(center, "none") for center in map(_data_center, matches)]
     raise NameProblem(
         "name-ambiguous",
-        f"{kind} {name!r} is ambiguous: the data centers {' and '.join(places)} have "
-        "one each",
+        f"{kind} {name!r} is ambiguous: the data centers "
+        f"{' and '.join(map(repr, places))} have one each",
         f"add --datacenter {shlex.quote(places[0])}",
     )
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Find the settings of an engine, and make requests outside the SDK: its CA and the
-login.
+"""Find the settings of an engine; send requests to it; fetch its CA; log in and out.
 
-The SDK uses libcurl too, so proxies and CAs have the same meaning for all requests. It
-does not do what ``ask`` does: its login has no timeout and no limit on an answer's size
-(ovirtsdk4 4.6.3, Connection._get_sso_response), and it reads no other page.
+``ask`` sends all requests, those of the SDK's services too. The SDK's own connection
+uses libcurl as well, but it has no limit on an answer's size, its login has no timeout
+(ovirtsdk4 4.6.3, Connection._get_sso_response), and of threads that share one, one gets
+the error of another's request, and the other waits forever (Connection.wait).
 
 The first fetch of the CA cannot be verified, so the user compares its fingerprint with
 the one that the engine's machine shows:
@@ -34,7 +34,7 @@ from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Literal, NamedTuple, Optional, Union
+from typing import Any, Literal, NamedTuple, Optional, Union
 from urllib.parse import urlencode, urlsplit
 
 import pycurl
@@ -110,9 +110,6 @@ def engine_address(url: str, path: str) -> str:
     """Return the URL of ``path`` next to the API: ``sso/oauth/token``."""
     return f"{url.removesuffix('/api')}/{path}"
 
-
-# Merge the settings of the connection to the engine, and name the folders for settings
-# and state.
 
 KEYS = ("engine_url", "username", "password", "cafile")
 # The section to use if none is named and the file has several.
@@ -247,12 +244,14 @@ class Settings:
             )
 
 
+# Of two for one key the later one wins.
 _VARIABLES = {
-    "engine_url": ("OVIRT_URL", "OVIRT_HOSTNAME"),
-    "username": ("OVIRT_USERNAME",),
-    "password": ("OVIRT_PASSWORD",),
-    "token": ("OVIRT_TOKEN",),
-    "cafile": ("OVIRT_CAFILE",),
+    "OVIRT_HOSTNAME": "engine_url",
+    "OVIRT_URL": "engine_url",
+    "OVIRT_USERNAME": "username",
+    "OVIRT_PASSWORD": "password",
+    "OVIRT_TOKEN": "token",
+    "OVIRT_CAFILE": "cafile",
 }
 
 
@@ -275,9 +274,7 @@ def from_sources(
     if section is not None:
         sources.maps.append(_section(ini, section))
     variables = {
-        key: value
-        for key, names in _VARIABLES.items()
-        if (value := next(filter(None, map(environ.get, names)), None))
+        key: environ[name] for name, key in _VARIABLES.items() if environ.get(name)
     }
     named = sources.get("engine_url")
     if not named or _same_engine(named, variables.get("engine_url", named)):
@@ -370,12 +367,14 @@ def ask(
     form: Optional[Mapping[str, str]] = None,
     token: Optional[str] = None,
     most_bytes: int = _MOST_BYTES,
+    xml: Optional[tuple[str, str]] = None,
 ) -> WebAnswer:
-    """GET ``url``, or POST ``form`` to it. ``token`` is of the user who asks.
+    """GET ``url``, or POST ``form`` to it; ``xml`` is the method and the body for the
+    API. ``token`` is of the user who asks.
 
     ``ca_file`` None stands for the system's CAs; False verifies nothing, to fetch the
     CA itself. Redirections are not followed, so that a password goes to no other host.
-    Nothing is unpacked: an answer that is compressed all the same makes no sense.
+    Answers of the API alone are unpacked; their limit is for what they become.
 
     Raises EngineProblem if no answer came, if it is larger than ``most_bytes``, and if
     it was not complete within ``timeout_s``, of which connecting may take up to
@@ -388,71 +387,44 @@ def ask(
     if form is not None:
         curl.setopt(pycurl.COPYPOSTFIELDS, urlencode(form))
         headers.append("Accept: application/json")
+    if xml is not None:
+        method, text = xml
+        if text:
+            curl.setopt(pycurl.COPYPOSTFIELDS, text.encode())
+        curl.setopt(pycurl.CUSTOMREQUEST, method)
+        curl.setopt(pycurl.ENCODING, "")  # all that libcurl can unpack
+        headers += ["Version: 4", "Accept: application/xml"]
+        # Some messages can be distinguished by their text only.
+        headers += ["Content-Type: application/xml", "Accept-Language: en-US"]
     curl.setopt(pycurl.HTTPHEADER, headers)
     curl.setopt(pycurl.SSL_VERIFYPEER, 0 if ca_file is False else 1)
     curl.setopt(pycurl.SSL_VERIFYHOST, 0 if ca_file is False else 2)
     cas = trusted_cas() if ca_file is None else ca_file
     if cas:
         curl.setopt(pycurl.CAINFO, os.fsencode(cas))
-    body = io.BytesIO()
-    limit(curl, timeout_s, most_bytes, body.write)
+    # Without this, libcurl uses signals for its timeouts, which interrupt threads.
+    curl.setopt(pycurl.NOSIGNAL, 1)
+    curl.setopt(pycurl.TIMEOUT_MS, max(1, int(timeout_s * 1000)))
+    curl.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(min(CONNECT_S, timeout_s) * 1000)))
+    body, left = io.BytesIO(), most_bytes
+
+    def count(part: bytes) -> int:
+        nonlocal left
+        left -= len(part)
+        # libcurl ends an answer if not all of it was taken.
+        return len(part) if left >= 0 else 0
+
+    def keep(part: bytes) -> int:
+        return body.write(part) if count(part) else 0
+
+    curl.setopt(pycurl.HEADERFUNCTION, count)
+    curl.setopt(pycurl.WRITEFUNCTION, keep)
     error = _perform(curl)
     if error is not None:
         raise of_curl(*error, doing, f"the engine {engine_host_port(url)}", most_bytes)
     code = int(curl.getinfo(pycurl.RESPONSE_CODE))
     media = (curl.getinfo(pycurl.CONTENT_TYPE) or "").partition(";")[0].strip().lower()
     return WebAnswer(code, body.getvalue().decode("utf-8", "replace"), media)
-
-
-def limit(
-    curl: Any,
-    limit_s: float,
-    most_bytes: int,
-    body: Callable[[bytes], Any],
-    head: Callable[[bytes], Any] = len,
-) -> None:
-    """Let the request of ``curl`` end after ``limit_s`` seconds, and its answer after
-    ``most_bytes``, decompressed; ``body`` and ``head`` get the parts of the answer.
-    """
-    # Without this, libcurl uses signals for its timeouts, which interrupt threads.
-    curl.setopt(pycurl.NOSIGNAL, 1)
-    curl.setopt(pycurl.TIMEOUT_MS, max(1, int(limit_s * 1000)))
-    connect_s = min(CONNECT_S, limit_s)
-    curl.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(connect_s * 1000)))
-    left = most_bytes
-
-    def counting(write: Callable[[bytes], Any]) -> Callable[[bytes], int]:
-        def count(part: bytes) -> int:
-            nonlocal left
-            left -= len(part)
-            if left < 0:
-                return 0  # libcurl ends an answer if not all of it was written
-            write(part)
-            return len(part)
-
-        return count
-
-    curl.setopt(pycurl.WRITEFUNCTION, counting(body))
-    curl.setopt(pycurl.HEADERFUNCTION, counting(head))
-
-
-class PromptMulti:
-    """libcurl's multi handle, with a shorter sleep: the SDK always asks for a second,
-    even if a request's deadline is earlier.
-    """
-
-    def __init__(self, multi: Any) -> None:
-        self._handle = multi
-
-    def select(self, timeout_s: float) -> Any:
-        """Wait up to ``timeout_s`` until there is something to do."""
-        due_ms = self._handle.timeout()
-        if due_ms >= 0:
-            timeout_s = min(timeout_s, due_ms / 1000)
-        return self._handle.select(timeout_s)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._handle, name)
 
 
 def _perform(curl: Any) -> Optional[tuple[int, str]]:
@@ -462,7 +434,7 @@ def _perform(curl: Any) -> Optional[tuple[int, str]]:
     A multi handle, because Python handles no signal during ``curl.perform()``: Ctrl-C
     would wait for the deadline.
     """
-    multi = PromptMulti(pycurl.CurlMulti())
+    multi: Any = pycurl.CurlMulti()
     multi.add_handle(curl)
     try:
         while True:
@@ -476,13 +448,12 @@ def _perform(curl: Any) -> Optional[tuple[int, str]]:
                 if number == pycurl.E_COULDNT_CONNECT and errno:
                     text = os.strerror(errno)
                 return number, text
-            multi.select(1.0)
+            due_ms = multi.timeout()
+            multi.select(min(1.0, due_ms / 1000) if due_ms >= 0 else 1.0)
     finally:
         multi.remove_handle(curl)
         multi.close()
 
-
-# Log in to and out of the engine, and fetch its CA.
 
 # As openssl abbreviates them.
 _SHORT = {"countryName": "C", "organizationName": "O", "commonName": "CN"}

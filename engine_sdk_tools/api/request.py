@@ -5,16 +5,15 @@ A dry run shows exactly what a run sends: the SDK's own service writes the HTTP 
 to a connection that records it and sends nothing. ``types`` are those of the SDK.
 
 An answer, or a missing one, becomes a problem with a kind, by which callers decide. The
-SDK raises a plain ``Error`` without a code for a refused connection, a timeout and a
-page of HTML, and a TypeError for an answer without a Content-Type (ovirtsdk4 4.6.3), so
-the answer itself is evaluated if there is one.
+SDK raises a plain ``Error`` without a code for a page of HTML (ovirtsdk4 4.6.3), so the
+answer itself is evaluated.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import unescape
@@ -176,7 +175,7 @@ _NOT_SENT = {5, 6, 7}
 _CURL_NO_NAME = 6
 _TLS = {35, 51, 53, 54, 58, 59, 60, 66, 77, 80, 82, 83, 90, 91}
 _CURL_TIMEOUT = 28
-# libcurl cannot write only if an answer exceeds our limit, see connection.
+# libcurl cannot write only if an answer exceeds our limit.
 _CURL_WRITE = 23
 # Limit of one answer of the API. A host with everything that we request has some
 # kilobytes; 500 events, the most that we read at once, less than one megabyte.
@@ -187,30 +186,23 @@ _TLS_PREFIX = re.compile(r"(SSL certificate [^:]*: |SSL: |.*\broutines:\w*:)")
 _OTHER_NAME = re.compile(r"subject name.* (does not |)match|[Hh]ostname mismatch")
 # libcurl quotes a proxy that it cannot use, perhaps with a password.
 _BAD_PROXY = re.compile(r"(Unsupported proxy \w+ (?:in|for)) '.*'", re.DOTALL)
-# As the SDK shows them: [(<pycurl.Curl object at 0x1>, 28, 'Operation timed ...')]
-_CURL_ERROR = re.compile(r"\(<[^>]*>, (\d+), (['\"])(.*?)\2\)")
 
 
 def engine_problem_of(
     error: Exception, doing: str, where: str, answer: Any
 ) -> EngineProblem:
     """Return ``error`` of the SDK as a problem. ``doing`` begins its sentence ("reading
-    the hosts"), ``where`` names the engine, ``answer`` is the SDK's HTTP answer, with
-    header lines, None without one.
+    the hosts"), ``where`` names the engine, ``answer`` is the WebAnswer.
     """
-    the_engine = f"the engine {where}"
-    reason = next(iter(str(error).strip().splitlines()), type(error).__name__).strip()
-    if answer is None:
-        curl_error = _CURL_ERROR.search(str(error))
-        if curl_error:
-            return of_curl(int(curl_error[1]), curl_error[3], doing, the_engine)
-        return EngineProblem("engine-request-failed", doing, reason, BROKEN)
-    code, media = int(answer.code), _media_type(answer.headers)
-    if answer.body and media.endswith("/xml") and code < 400:
+    the_engine, code = f"the engine {where}", answer.code
+    xml = answer.media.endswith("/xml")
+    if answer.body and xml and code < 400:
+        lines = str(error).strip().splitlines()
+        reason = lines[0].strip() if lines else type(error).__name__
         what = f"the answer of {the_engine} is invalid: {reason}"
         return EngineProblem("engine-answer-invalid", doing, what, BROKEN, code=code)
-    if answer.body and not media.endswith("/xml") and code not in (400, 401, 403, 409):
-        return of_page(doing, the_engine, code, media)
+    if answer.body and not xml and code not in (400, 401, 403, 409):
+        return of_page(doing, the_engine, code, answer.media)
     text = _fault_text(getattr(error, "fault", None))
     kind = _KINDS.get(code, BROKEN)
     if code == 409 and _LOCKED.search(text):
@@ -299,27 +291,17 @@ def _fault_text(fault: Any) -> str:
     return " ".join(text.split()).rstrip(".")
 
 
-def _media_type(lines: Sequence[str]) -> str:
-    """Return the Content-Type in header lines, without parameters; "" for none."""
-    pairs = (line.partition(":") for line in lines)
-    values = (value for name, _, value in pairs if name.lower() == "content-type")
-    return next(values, "").partition(";")[0].strip().lower()
-
-
-def sentence_of_page(page: bytes) -> str:
+def sentence_of_page(page: str) -> str:
     """Return the text of the body of a page of the engine's server, shortened; "" if
     there is none, or only the name of the status.
     """
-    match = _PAGE.search(page.decode("utf-8", "replace"))
+    match = _PAGE.search(page)
     sentence = unescape(" ".join(match[1].split())).rstrip(".") if match else ""
     return "" if sentence == "Unauthorized" else sentence[:300]
 
 
 services: Any = LazyModule("ovirtsdk4.services")
 types: Any = LazyModule("ovirtsdk4.types")
-
-
-# Describe a request to the engine as data, and show it as HTTP without sending it.
 
 
 @dataclass(frozen=True)
@@ -365,11 +347,7 @@ class WireForm:
 
 
 class _Recorded(Exception):
-    """Carries the request out of the SDK."""
-
-    def __init__(self, request: Any) -> None:
-        super().__init__()
-        self.request = request
+    """Carries a request out of the SDK."""
 
 
 class _Recorder:
@@ -389,10 +367,8 @@ def wire_form(asked: Union[Call, Read]) -> WireForm:
     try:
         sdk_method(service, asked)(**dict(asked.arguments))
     except _Recorded as recorded:
-        request = recorded.request
-        return WireForm(
-            request.method, request.path, dict(request.query), request.body or ""
-        )
+        (sent,) = recorded.args
+        return WireForm(sent.method, sent.path, dict(sent.query), sent.body or "")
     raise TypeError(f"{asked.path} {asked.method} sends nothing")
 
 

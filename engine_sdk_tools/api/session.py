@@ -5,10 +5,8 @@ requests with what is tried again, and reading in parallel.
 At its end, a program waits for the threads of concurrent.futures, however long they
 take. It does not wait for these threads.
 
-Each request has a connection of its own. If several share one of the SDK, one thread
-gets the error of another's request, and the other waits forever (ovirtsdk4 4.6.3,
-Connection.wait); and libcurl by itself sends a request again if a connection that was
-kept open turns out to be closed.
+Each request has a connection of its own: libcurl by itself sends a request again if a
+connection that was kept open turns out to be closed.
 
 A reading is repeated while the engine restarts. A change is sent again only if it is
 certain that the engine did not make it.
@@ -16,7 +14,6 @@ certain that the engine did not make it.
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import threading
@@ -24,17 +21,17 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Callable, Optional, TypeVar, Union
+from urllib.parse import urlencode
 
-import ovirtsdk4
+from ovirtsdk4 import http
 
 from ovirt_rdma.engine_sdk_tools.api.auth import (
-    PromptMulti,
     Settings,
+    WebAnswer,
+    ask,
     engine_host_port,
-    limit,
     log_in,
     log_out,
-    trusted_cas,
 )
 from ovirt_rdma.engine_sdk_tools.api.request import (
     ADMINISTRATOR,
@@ -60,6 +57,7 @@ from ovirt_rdma.engine_sdk_tools.api.request import (
     engine_problem_of,
     sdk_method,
     sentence_of_page,
+    services,
     types,
 )
 from ovirt_rdma.host.system.text import printable
@@ -106,54 +104,52 @@ def in_parallel(
     return [results[number] for number in range(len(subjects))]
 
 
-# Send requests over an SDK connection that keeps the answer, has a deadline per
-# request, and never logs in.
-
 _NOT_PLAIN = re.compile(r"[^\t\n\r -~]")
 
 
-class EngineConnection(ovirtsdk4.Connection):  # type: ignore[misc]
-    """A connection with ``token`` for one request, which has ``limit_s`` seconds.
-    ``sent`` says whether it was sent, ``answer`` is its answer.
+class _Exchange:
+    """One request with ``token``, which has ``limit_s`` seconds, and its answer: of a
+    connection, the part that the SDK's services use.
 
-    Raises LoginExpired for HTTP 401: the SDK would log in itself, without a timeout,
-    and without a user if it has a token.
+    Raises EngineProblem without an answer, and LoginExpired for HTTP 401.
     """
 
-    def __init__(self, settings: Settings, token: str, limit_s: float) -> None:
-        cas = settings.ca_file or trusted_cas()
-        super().__init__(
-            url=settings.url,
-            token=token,
-            # pycurl encodes a str as ASCII.
-            ca_file=os.fsencode(cas) if cas else None,
-            # Some messages can be distinguished by their text only.
-            headers={"Accept-Language": "en-US"},
-        )
-        self._limit_s = limit_s
-        self.sent = False
-        self.answer: Any = None
-        self._multi: Any = PromptMulti(self._multi)
+    def __init__(
+        self, settings: Settings, token: str, doing: str, limit_s: float
+    ) -> None:
+        self._settings, self._token = settings, token
+        self._doing, self._limit_s = doing, limit_s
+        self.answer: Optional[WebAnswer] = None
 
     def send(self, request: Any) -> Any:
-        """Send ``request``; called by the SDK."""
-        context = super().send(request)
-        limit(context[0], self._limit_s, MOST_BYTES, context[1].write, context[2].write)
-        self.sent = True
-        return context
+        """Return what ``wait`` needs; called by the SDK."""
+        return request
 
-    def wait(self, context: Any, failed_auth: bool = False) -> Any:
-        """Wait for the answer, and keep it; called by the SDK."""
-        # As if it had logged in again: then the SDK returns the 401 with its page.
-        answer = super().wait(context, failed_auth=True)
+    def wait(self, request: Any) -> Any:
+        """Send the request, and return the answer; called by the SDK."""
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        answer = ask(
+            f"{self._settings.url}{request.path}{query}",
+            self._doing,
+            ca_file=self._settings.ca_file,
+            timeout_s=self._limit_s,
+            token=self._token,
+            most_bytes=MOST_BYTES,
+            xml=(request.method, request.body or ""),
+        )
         if answer.code == 401:
             raise LoginExpired(sentence_of_page(answer.body))
-        answer.body = _without_control_characters(answer.body)
         self.answer = answer
-        return answer
+        body = _without_control_characters(answer.body)
+        return http.Response(body=body, code=answer.code)
+
+    def check_xml_content_type(self, _: Any) -> None:
+        """Raise ValueError if the answer is not XML; called by the SDK."""
+        if self.answer and not self.answer.media.endswith("/xml"):
+            raise ValueError(self.answer.media)
 
 
-def _without_control_characters(body: bytes) -> bytes:
+def _without_control_characters(body: str) -> bytes:
     """Return the XML ``body`` with a reference (``&#155;``) in place of each character
     that controls a terminal: the SDK's libxml2 writes a line that is not well-formed to
     stderr as it is.
@@ -163,8 +159,7 @@ def _without_control_characters(body: bytes) -> bytes:
         letter = match[0]
         return letter if printable(letter) == letter else f"&#{ord(letter)};"
 
-    text = body.decode("utf-8", "backslashreplace")
-    return _NOT_PLAIN.sub(reference, text).encode("utf-8")
+    return _NOT_PLAIN.sub(reference, body).encode("utf-8")
 
 
 # The engine refuses a change until its tasks or operations have ended: a snapshot or a
@@ -428,11 +423,11 @@ class Session:
             words["query"] = {**words.get("query", {}), **ours}
         for last in (False, True):
             token = self._logged_in(asked.doing)
-            connection = EngineConnection(self.settings, token, limit_s)
+            exchange = _Exchange(self.settings, token, asked.doing, limit_s)
             try:
                 with self._alone_at_first(token):
-                    method = sdk_method(connection.service(asked.path), asked)
-                    result = method(**words)
+                    service = services.SystemService(exchange, "").service(asked.path)
+                    result = sdk_method(service, asked)(**words)
             except LoginExpired as error:
                 with self._login:
                     if self._token == token:
@@ -440,17 +435,15 @@ class Session:
                 if last or self.settings.token is not None:
                     raise self._refused(asked.doing, str(error)) from error
             except Exception as error:
-                if not connection.sent:
-                    # The arguments are wrong, which is a bug of ours.
+                if exchange.answer is None:
+                    # An EngineProblem; or the arguments are wrong, a bug of ours.
                     raise
                 raise engine_problem_of(
-                    error, asked.doing, self.where, connection.answer
+                    error, asked.doing, self.where, exchange.answer
                 ) from error
             else:
                 self._answered = True
                 return result
-            finally:
-                connection.close(logout=False)
         raise AssertionError  # the loop ends in return or raise
 
     def _logged_in(self, doing: str) -> str:
@@ -511,9 +504,9 @@ def _may_be_made(problem: EngineProblem) -> bool:
     return problem.kind == BROKEN and (problem.code is None or problem.code < 400)
 
 
-# Read the engine's audit log for the results of our requests: the status of an object
-# often does not show why a request was refused, that virtual machines do not leave a
-# host, or that a host which is up has connected its storage.
+# The engine's audit log has the results of our requests: the status of an object often
+# does not show why a request was refused, that virtual machines do not leave a host, or
+# that a host which is up has connected its storage.
 
 # VDS_DETECTED: written when a host that is up has connected its storage, and not if
 # that failed (InitVdsOnUpCommand.java:193-196, ovirt-engine 4.5.7). The status "up" is

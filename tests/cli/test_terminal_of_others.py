@@ -80,7 +80,8 @@ def test_a_question(monkeypatch):
 PASSWORD = """
 from ovirt_rdma.cli.engine.session import completed
 from ovirt_rdma.engine_sdk_tools.api.auth import Settings
-print(len(completed(Settings("https://e/ovirt-engine/api", "a\\x1b[2J\\u202e")).password))
+settings = Settings("https://e/ovirt-engine/api", "a\\x1b[2J\\u202e")
+print(len(completed(settings).password))
 """
 
 

@@ -152,7 +152,7 @@ WRONG_NAMES = [
     ("hosts check --datacenter nope", 2, "no data center 'nope'", "Default, dc1"),
     ("domain list --datacenter DC1", 2, "no data center 'DC1'", "did you mean dc1?"),
     ("domain verify dta1", 2, "no storage domain 'dta1'", "did you mean data1?"),
-    ("domain verify data1 --datacenter Default", 2, "'dc1', not in data center"),
+    ("domain verify data1 --datacenter Default", 2, "'data1' in data center 'Default'"),
     ("gate status --datacenter x", 2, "no data center 'x'", "Default, dc1"),
     ("policy diff policy.yaml --hosts h9", 2, "no host 'h9'"),
     ("policy push policy.yaml --hosts 'x*,h9'", 2, "no host 'x*' or 'h9'"),

@@ -77,7 +77,10 @@ def test_help_of_each_verb(capsys, verb):
         ("domain convert d --to rdma --batch x", "'x' is not a number from 1 to 100"),
         ("domain create d --datacenter a", "required: --export"),
         ("network create n", "required: --datacenter"),
-        ("network create n --datacenter a --mtu 99999", "is not a number from 68 to 65520"),
+        (
+            "network create n --datacenter a --mtu 99999",
+            "is not a number from 68 to 65520",
+        ),
         ("network attach n --hosts a,,b", "'a,,b' has an empty name"),
         ("hosts list --password x", "unknown arguments: --password x"),
         ("hosts list --config-file", "expected one argument"),

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import threading
-from unittest import mock
 
 import pytest
 from engine_double.faults import (
@@ -21,7 +20,7 @@ from ovirtsdk4 import types
 from support.engine.engine_command_line import Notes, open_session
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.api.auth import PromptMulti, Settings
+from ovirt_rdma.engine_sdk_tools.api.auth import Settings
 from ovirt_rdma.engine_sdk_tools.api.request import (
     BROKEN,
     BUSY,
@@ -386,14 +385,6 @@ def test_an_answer_that_does_not_come_in_time(double, clock):
             session.perform(down(double))
         assert caught.value.kind == TIMEOUT
     assert len(double.changes()) == 1
-
-
-@pytest.mark.parametrize(("due_ms", "asked_s"), [(30, 0.03), (5000, 1.0), (-1, 1.0)])
-def test_a_time_limit_is_looked_at_when_it_is_due(due_ms, asked_s):
-    """The SDK itself checks only once per second."""
-    multi = mock.Mock(timeout=lambda: due_ms)
-    PromptMulti(multi).select(1.0)
-    multi.select.assert_called_once_with(asked_s)
 
 
 def test_an_unreachable_engine_is_said_once():

@@ -12,7 +12,6 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Optional
 
 from engine_double import EngineDouble, World
@@ -21,6 +20,7 @@ from engine_double.views import cluster_view, connection_view
 from ovirtsdk4 import Error, types
 from ovirtsdk4.reader import Reader
 
+from ovirt_rdma.engine_sdk_tools.api.auth import WebAnswer
 from ovirt_rdma.engine_sdk_tools.api.request import (
     BUSY,
     MISSING,
@@ -190,8 +190,7 @@ class Site:
             # As in ovirtsdk4, a failed action contains its fault.
             fault = said.fault if isinstance(said, types.Action) else said
             error = Error("", code=answer.status, fault=fault)
-            xml = ["Content-Type: application/xml"]
-            sent = SimpleNamespace(code=answer.status, headers=xml, body=answer.body)
+            sent = WebAnswer(answer.status, "a body", "application/xml")
             raise engine_problem_of(error, doing, "of tests", sent)
         return answer
 
