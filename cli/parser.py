@@ -11,8 +11,6 @@ and the exit code of verbs that check.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import re
 import sys
 import textwrap
@@ -21,7 +19,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
-from math import nan
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Optional, TypeVar, Union
 
 from ovirt_rdma.cli.output import FORMATS, Output, terminal_width
@@ -66,7 +63,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **keys: Any) -> None:
         self.verbs: dict[str, Parser] = {}
         self.arguments: list[argparse.Action] = []
-        super().__init__(formatter_class=_HelpFormatter, allow_abbrev=False, **keys)
+        form = argparse.RawDescriptionHelpFormatter
+        super().__init__(formatter_class=form, allow_abbrev=False, **keys)
         self.set_defaults(parser=self)
 
     def add_argument(self, *names: Any, **keys: Any) -> argparse.Action:
@@ -100,23 +98,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise ``message`` as a UsageProblem."""
         raise UsageProblem("usage", message, f"see {self.prog} --help")
-
-
-class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Sets the width; argparse would import shutil and three compressors for it."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=_columns() - 2)
-
-
-def _columns() -> int:
-    """Return the width of the terminal, by the same rules as argparse."""
-    with contextlib.suppress(ValueError):
-        columns = int(os.environ.get("COLUMNS", ""))
-        if columns > 0:
-            return columns
-    # While help is formatted, sys.stdout is a buffer.
-    return terminal_width(sys.__stdout__) or 80
 
 
 class Verb(ABC):
@@ -282,31 +263,22 @@ def number(least: int, most: int) -> Callable[[str], int]:
 
 
 _Seconds = TypeVar("_Seconds", int, float)
-# systemd.time(7), without what is longer than a day.
-_UNITS = {
-    **dict.fromkeys(("ms", "msec"), 0.001),
-    **dict.fromkeys(("", "s", "sec", "second", "seconds"), 1.0),
-    **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
-    **dict.fromkeys(("h", "hr", "hour", "hours"), 3600.0),
-    **dict.fromkeys(("d", "day", "days"), 86400.0),
-}
-_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*")
+_UNITS = {"": 1, "s": 1, "min": 60, "h": 3600}
 
 
 def time_span(
     least: float, most: float, form: Callable[[float], _Seconds]
 ) -> Callable[[str], _Seconds]:
-    """Return an argparse type: a time span as systemd has it (``90``, ``2min``, ``1h
-    30min``), from ``least`` to ``most`` seconds. ``form`` is int or float.
+    """Return an argparse type: a time span (``90``, ``2min``, ``1h``) of ``least`` to
+    ``most`` seconds. ``form`` is int or float.
     """
 
     def read(text: str) -> _Seconds:
-        parts = _PART.findall(text)
-        value = sum(float(n) * _UNITS.get(unit, nan) for n, unit in parts)
-        bad = not parts or _PART.sub("", text.strip())
-        if bad or not least <= value <= most:
+        match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(s|min|h|)", text)
+        value = float(match[1]) * _UNITS[match[2]] if match else -1.0
+        if not least <= value <= most:
             raise argparse.ArgumentTypeError(
-                f"{text[:20]!r} is not {least:g} to {most:g} seconds, as 90 or 1min 30s"
+                f"{text[:20]!r} is not {least:g} to {most:g} seconds, as 90 or 2min"
             )
         return form(value)
 

@@ -6,13 +6,6 @@ matrices of hosts, and all objections to a plan as one error. Pure.
 (``up``, ``maintenance``); None if the engine sent no status or one that the SDK does
 not know, so it never ends a wait.
 
-The output of ``ovirt-rdma-host status -o json`` on a host is checked before it is used,
-but only what is read here: a host reports more, and a newer one still more. A missing
-part counts as unknown.
-
-For a wrong name the error suggests the nearest ones, for an ambiguous name the data
-centers that have it.
-
 A matrix has rows, columns, and a verdict in each cell; tables and JSON are made from it
 alone (docs/matrix.md). A sentence that is true of several hosts is shown once, also if
 it differs by the name or address of the host.
@@ -149,8 +142,6 @@ def status_words(status: Optional[str]) -> str:
 
 def status_label(status: Optional[str]) -> str:
     """Return a status of the API for a table: ``maintenance``."""
-    if status in ("non_operational", "non_responsive"):
-        return _STATUS_WORDS[status]
     return (status or "unknown").replace("_", " ")
 
 
@@ -410,56 +401,46 @@ def domain_status(engine: Engine, domain: Domain) -> str:
     return f"{words} because {', and '.join(because)}"
 
 
-# The longest texts: a digest has "sha256:" and 64 digits, a sentence may list the
-# mistakes of a policy.
-_WORD, _SENTENCE = 100, 10_000
 _MOST_FILES = 20
-# What is read of a status: truth values (0), and texts with their longest.
+# What is read of a status: texts with their longest (a digest has "sha256:" and 64
+# digits, a sentence may list the mistakes of a policy), and truth values, 0.
 _STATUS = {
-    "enabled": {"mode": _WORD},
-    "running": {"program": _WORD},
-    "policy": {"loaded": 0, "digest": _WORD, "problem": _SENTENCE, "fix": _SENTENCE},
-    "package": {},
+    "version": 100,
+    "enabled.mode": 100,
+    "running.program": 100,
+    "policy.loaded": 0,
+    "policy.digest": 100,
+    "policy.problem": 10_000,
+    "policy.fix": 10_000,
 }
 
 
 def status_mistake(document: object) -> Optional[str]:
-    """Return the first mistake of a status document, with its key; None if it is valid.
+    """Return the first mistake in the output of ``ovirt-rdma-host status -o json``, and
+    its key; None if it is valid. A missing part counts as unknown, and what is not read
+    here may be anything: a newer host reports more.
 
     The value itself is never shown, because it may have any length.
     """
-    return next(_mistakes(document), None)
-
-
-def _mistakes(document: object) -> Iterator[str]:
     if not isinstance(document, dict):
-        yield f"it is {json_type(document)}, not an object"
-        return
-    yield from _mistake("version", document.get("version"), _WORD)
-    for name, wanted in _STATUS.items():
+        return f"it is {json_type(document)}, not an object"
+    for path, longest in _STATUS.items():
+        name, _, key = path.partition(".")
         part = document.get(name)
-        if part is None:
-            continue
-        if not isinstance(part, dict):
-            yield f"{name} is {json_type(part)}, not an object"
-            continue
-        if name == "package" and len(part) > _MOST_FILES:
-            yield "package is too long"
-        keys = dict.fromkeys(part, 0) if name == "package" else wanted
-        for key, most in keys.items():
-            shown = f"{name}.{ascii(key)[1:-1][:40]}"
-            yield from _mistake(shown, part.get(key), most)
-
-
-def _mistake(key: str, value: object, most: int) -> Iterator[str]:
-    if value is None:
-        return
-    if most and not isinstance(value, str):
-        yield f"{key} is {json_type(value)}, not a string"
-    elif isinstance(value, str) and len(value) > most > 0:
-        yield f"{key} is too long"
-    elif not most and not isinstance(value, bool):
-        yield f"{key} is {json_type(value)}, not true or false"
+        if key and part is not None:
+            if not isinstance(part, dict):
+                return f"{name} is {json_type(part)}, not an object"
+            part = part.get(key)
+        if part is not None and not isinstance(part, str if longest else bool):
+            wanted = "a string" if longest else "true or false"
+            return f"{path} is {json_type(part)}, not {wanted}"
+        if isinstance(part, str) and len(part) > longest:
+            return f"{path} is too long"
+    files = {} if document.get("package") is None else document["package"]
+    good = isinstance(files, dict) and len(files) <= _MOST_FILES
+    if good and all(isinstance(one, (bool, type(None))) for one in files.values()):
+        return None
+    return f"package is not an object of up to {_MOST_FILES} files, each true or false"
 
 
 _NEAREST = 3
@@ -472,7 +453,7 @@ class NameProblem(UsageProblem):
 
 
 class Named(Protocol):
-    """An object with a name and the engine's id."""
+    """An object with the engine's id, and the name that people use."""
 
     @property
     def id(self) -> str:
@@ -499,35 +480,27 @@ def pick(
     id of the data center that it must belong to; ``data_centers`` are all of them.
     Raises NameProblem if none or several match.
     """
-    wanted = None
+    every, where = tuple(candidates), ""
+    inside = every
     if data_center is not None:
-        wanted = pick("data center", data_center, data_centers).id
-    every = tuple(candidates)
-    matches = [one for one in every if name in (one.name, one.id)]
-    inside = [one for one in matches if wanted in (None, _data_center(one))]
-    if len(inside) == 1:
-        return inside[0]
-    names = {center.id: center.name for center in data_centers}
+        center = pick("data center", data_center, data_centers)
+        inside = tuple(one for one in every if _data_center(one) == center.id)
+        where = f" in data center {center.name!r}"
+    matches = [one for one in inside if name in (one.name, one.id)]
+    if len(matches) == 1:
+        return matches[0]
     if not matches:
-        known = [each.name for each in every if wanted in (None, _data_center(each))]
-        raise NameProblem(
-            "name-unknown", f"there is no {kind} {name!r}", nearest(name, known)
-        )
-    places = " and ".join(
-        f"data center {names.get(center, center)!r}" if center else "no data center"
-        for center in map(_data_center, inside or matches)
-    )
-    if inside:
-        raise NameProblem(
-            "name-ambiguous",
-            f"{kind} {name!r} is ambiguous: {places} have one each",
-            f"add --datacenter {names.get(_data_center(inside[0]), 'NAME')}",
-        )
+        fix = nearest(name, [one.name for one in inside])
+        if any(name in (one.name, one.id) for one in every):
+            fix = "omit --datacenter, or give the right one"
+        raise NameProblem("name-unknown", f"there is no {kind} {name!r}{where}", fix)
+    names = {center.id: center.name for center in data_centers}
+    places = [names.get(center, "none") for center in map(_data_center, matches)]
     raise NameProblem(
-        "name-in-other-data-center",
-        f"{kind} {name!r} is in {places}, not in data center "
-        f"{names.get(wanted or '', data_center)!r}",
-        "omit --datacenter, or give the right one",
+        "name-ambiguous",
+        f"{kind} {name!r} is ambiguous: the data centers "
+        f"{' and '.join(map(repr, places))} have one each",
+        f"add --datacenter {shlex.quote(places[0])}",
     )
 
 
@@ -700,8 +673,6 @@ def worst_of(verdicts: Iterable[str]) -> str:
     """Return the worst of ``verdicts``: fail, unknown, warn, ok; none for nothing."""
     return min(verdicts, key=VERDICTS.index, default=NONE)
 
-
-# Group sentences about hosts: one that is true of several hosts is shown once.
 
 # Up to this many names are listed; of more, only their number is shown.
 NAMES_SHOWN = 4

@@ -63,7 +63,7 @@ _READ_ONLY = Sentence(
 )
 
 
-def check_may_change(session: Session, system: Any) -> None:
+def _check_may_change(session: Session, system: Any) -> None:
     """Raise ChecksFailed if no role of our user has a permission of administrators.
     ``system`` is the SDK's Api, which names the user.
 
@@ -86,9 +86,8 @@ def check_may_change(session: Session, system: Any) -> None:
         raise ChecksFailed([_READ_ONLY], ADMINISTRATOR)
 
 
-# Find the domain of the hosted engine by the content types of its disks.
-
-# Its name in the ovirt.ovirt role hosted_engine_setup (he_storage_domain_name).
+# The hosted engine's domain, in the ovirt.ovirt role hosted_engine_setup
+# (he_storage_domain_name).
 USUAL_NAME = "hosted_storage"
 CONTENT_TYPES = frozenset(
     {
@@ -100,13 +99,12 @@ CONTENT_TYPES = frozenset(
 )
 
 
-# The ids of the hosted engine's domains, and a sentence if they are a guess. A session
-# reads an engine many times, and this does not change meanwhile.
-_Result = tuple[frozenset[str], str]
-_known: WeakKeyDictionary[Session, _Result] = WeakKeyDictionary()
+# By session, which reads an engine many times, and this does not change meanwhile: the
+# ids of the hosted engine's domains, and a sentence if they are a guess.
+_known: WeakKeyDictionary[Session, tuple[set[str], str]] = WeakKeyDictionary()
 
 
-def with_hosted_engine(session: Session, engine: Engine) -> Engine:
+def _with_hosted_engine(session: Session, engine: Engine) -> Engine:
     """Return ``engine`` with ``hosted_engine`` set for its file domains.
 
     If the disks do not show it, because they cannot be read or are older than their
@@ -126,7 +124,7 @@ def with_hosted_engine(session: Session, engine: Engine) -> Engine:
     if not candidates:
         return engine
     if session not in _known:
-        _known[session] = _find(session, candidates)
+        _known[session] = _hosted_engine_domains(session, candidates)
     ids, problem = _known[session]
     domains = tuple(
         replace(domain, hosted_engine=domain.id in ids) for domain in engine.domains
@@ -135,16 +133,22 @@ def with_hosted_engine(session: Session, engine: Engine) -> Engine:
     return replace(engine, domains=domains, problems=problems)
 
 
-def _find(session: Session, candidates: Sequence[Domain]) -> _Result:
-    usual = [domain for domain in candidates if domain.name == USUAL_NAME]
-    others = [domain for domain in candidates if domain.name != USUAL_NAME]
+def _hosted_engine_domains(
+    session: Session, candidates: Sequence[Domain]
+) -> tuple[set[str], str]:
     why = ""
-    for domains in (usual, others):
-        ids, why = _with_its_disks(session, domains)
-        if ids:
-            return ids, ""
-        if why:
-            break
+    for domain in sorted(candidates, key=lambda one: one.name != USUAL_NAME):
+        doing = f"reading the disks of {domain.name}"
+        try:
+            disks = session.read(Read(f"storagedomains/{domain.id}/disks", doing))
+        except EngineProblem as problem:
+            if problem.kind in PASSING:
+                raise
+            why = why or str(problem)
+            continue
+        if any(_word(disk.content_type) in CONTENT_TYPES for disk in disks):
+            return {domain.id}, ""
+    usual = {domain.id for domain in candidates if domain.name == USUAL_NAME}
     if usual:
         reason = why or "none of its disks has a content type of the hosted engine"
         why = (
@@ -154,39 +158,14 @@ def _find(session: Session, candidates: Sequence[Domain]) -> _Result:
     elif why:
         why = f"the hosted engine's domain is unknown: {why}"
     # Without a reason, it is on block storage, or its disks are older than their types.
-    return frozenset(domain.id for domain in usual), why
+    return usual, why
 
-
-def _with_its_disks(session: Session, domains: Sequence[Domain]) -> _Result:
-    """Return the ids of ``domains`` with disks of the hosted engine, and why some could
-    not be read.
-    """
-    reads = [
-        Read(f"storagedomains/{domain.id}/disks", f"reading the disks of {domain.name}")
-        for domain in domains
-    ]
-    try:
-        answers = session.read_all(reads)
-    except EngineProblem as error:
-        if error.kind in PASSING:
-            raise
-        return frozenset(), str(error)
-    ids, why = [], ""
-    for domain, answer in zip(domains, answers):
-        if isinstance(answer, Exception):
-            why = why or str(answer)
-        elif any(_word(disk.content_type) in CONTENT_TYPES for disk in answer):
-            ids.append(domain.id)
-    return frozenset(ids), why
-
-
-# Read an engine through the SDK into plain data (:mod:`.model`).
 
 _SSH = 22
 
 
 def version_of(system: Any) -> Optional[str]:
-    """Return the engine's version, for example ``4.5.7``."""
+    """Return the engine's version, as ``4.5.7``; ``system`` is the SDK's Api."""
     info = system.product_info
     version = info.version if info else None
     if version is None or version.major is None:
@@ -195,8 +174,7 @@ def version_of(system: Any) -> Optional[str]:
     return ".".join(str(number) for number in numbers if number is not None)
 
 
-def data_center_of(data_center: Any) -> DataCenter:
-    """Return a data center of the SDK as plain data."""
+def _data_center_of(data_center: Any) -> DataCenter:
     return DataCenter(
         data_center.id,
         data_center.name,
@@ -251,19 +229,12 @@ def host_of(host: Any, *, nics: bool, attachments: bool, hooks: bool) -> Host:
         public_key=ssh.public_key if ssh else None,
         hosted_engine=bool(engine and engine.configured),
         nics=_nics(host.nics or ()) if nics else None,
-        attachments=(
-            tuple(map(attachment_of, host.network_attachments or ()))
-            if attachments
-            else None
-        ),
-        hooks=(
-            tuple(
-                Hook(hook.name or "", hook.event_name or "")
-                for hook in host.hooks or ()
-            )
-            if hooks
-            else None
-        ),
+        attachments=tuple(map(attachment_of, host.network_attachments or ()))
+        if attachments
+        else None,
+        hooks=tuple(Hook(h.name or "", h.event_name or "") for h in host.hooks or ())
+        if hooks
+        else None,
     )
 
 
@@ -323,7 +294,7 @@ def attachment_of(attachment: Any) -> Attachment:
     )
 
 
-def network_of(network: Any, clusters: Sequence[Any]) -> Network:
+def _network_of(network: Any, clusters: Sequence[Any]) -> Network:
     """Return a logical network as plain data, with its use in ``clusters``, which were
     read with their networks.
     """
@@ -403,9 +374,9 @@ def read_engine(
     answers = [_present(answer) for answer in session.read_all(reads)]
     system, centers, clusters, hosts, domains, connections = answers[:6]
     if to_change:
-        check_may_change(session, system)
+        _check_may_change(session, system)
     rows = tuple(row for row in map(connection_of, connections) if row is not None)
-    data_centers = tuple(map(data_center_of, centers))
+    data_centers = tuple(map(_data_center_of, centers))
     engine = Engine(
         url=session.url,
         version=version_of(system),
@@ -420,13 +391,13 @@ def read_engine(
         ),
         connections=rows,
         networks=(
-            tuple(network_of(network, clusters) for network in answers[6])
+            tuple(_network_of(network, clusters) for network in answers[6])
             if networks
             else None
         ),
         problems=tuple(problems),
     )
-    return with_hosted_engine(session, engine)
+    return _with_hosted_engine(session, engine)
 
 
 def with_hosts_now(

@@ -3,7 +3,7 @@
 
 import os
 
-from ovirt_rdma.engine_sdk_tools.api.auth import Flags, from_sources
+from ovirt_rdma.engine_sdk_tools.api.auth import from_sources
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.fleet.check import (
     check,
@@ -16,7 +16,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import reports_of
 from ovirt_rdma.engine_sdk_tools.model import FAIL
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
-with Session(from_sources(Flags(), os.environ)) as session:
+with Session(from_sources(os.environ)) as session:
     # The engine knows the hooks of VDSM on each host.
     engine = read_engine(session, hooks=True)
 

@@ -4,7 +4,7 @@
 import os
 import sys
 
-from ovirt_rdma.engine_sdk_tools.api.auth import Flags, from_sources
+from ovirt_rdma.engine_sdk_tools.api.auth import from_sources
 from ovirt_rdma.engine_sdk_tools.api.request import Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.domains.create import (
@@ -22,7 +22,7 @@ from ovirt_rdma.host.errors import Problem
 
 name, export, data_center = sys.argv[1:]
 
-with Session(from_sources(Flags(), os.environ)) as session:
+with Session(from_sources(os.environ)) as session:
     engine = read_engine(session)
     hosts = AnsibleHosts(Access(key=default_key()))
     up = [host for host in engine.hosts if host.status == "up"]

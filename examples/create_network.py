@@ -4,7 +4,7 @@
 import os
 import sys
 
-from ovirt_rdma.engine_sdk_tools.api.auth import Flags, from_sources
+from ovirt_rdma.engine_sdk_tools.api.auth import from_sources
 from ovirt_rdma.engine_sdk_tools.api.request import Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
@@ -18,7 +18,7 @@ from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 name, data_center = sys.argv[1:]
 
-with Session(from_sources(Flags(), os.environ)) as session:
+with Session(from_sources(os.environ)) as session:
     engine = read_engine(session, networks=True, attachments=True)
     reports = AnsibleHosts(Access(key=default_key())).reports(engine.hosts)
     plan = plan_network_create(engine, reports, NetworkRequest(name, data_center))

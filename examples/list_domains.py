@@ -3,7 +3,7 @@
 
 import os
 
-from ovirt_rdma.engine_sdk_tools.api.auth import Flags, from_sources
+from ovirt_rdma.engine_sdk_tools.api.auth import from_sources
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
     connection_transport,
@@ -12,7 +12,7 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import (
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 # The engine is read once, into plain data.
-with Session(from_sources(Flags(), os.environ)) as session:
+with Session(from_sources(os.environ)) as session:
     engine = read_engine(session)
 
 for domain in file_domains(engine):

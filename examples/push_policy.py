@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from ovirt_rdma.engine_sdk_tools.api.auth import Flags, from_sources
+from ovirt_rdma.engine_sdk_tools.api.auth import from_sources
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import plan_policy_push, push_policy
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
@@ -14,7 +14,7 @@ from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 (file,) = sys.argv[1:]
 
-with Session(from_sources(Flags(), os.environ)) as session:
+with Session(from_sources(os.environ)) as session:
     engine = read_engine(session)
 
 up = [host for host in engine.hosts if host.status == "up"]

@@ -4,7 +4,7 @@
 import os
 import sys
 
-from ovirt_rdma.engine_sdk_tools.api.auth import Flags, from_sources
+from ovirt_rdma.engine_sdk_tools.api.auth import from_sources
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.domains.transport import domains_to_verify, verify
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
@@ -13,7 +13,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import reports_of
 from ovirt_rdma.engine_sdk_tools.model import FAIL, UNKNOWN
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
-with Session(from_sources(Flags(), os.environ)) as session:
+with Session(from_sources(os.environ)) as session:
     engine = read_engine(session)
 
 domains = domains_to_verify(engine, names=())

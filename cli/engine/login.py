@@ -1,20 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run ``login``: test the connection to an engine, and store it in the settings; and
-``version``: what is installed on this machine.
-"""
+"""Run ``login``: test the connection to an engine, and store it in the settings."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import platform
 import shlex
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Optional
@@ -22,15 +16,12 @@ from typing import Any, Optional
 from ovirt_rdma.cli.engine.main import PROGRAM, EngineVerb
 from ovirt_rdma.cli.engine.session import completed, found_settings, read_ini
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.cli.parser import Context, Declined, Parser, Verb
+from ovirt_rdma.cli.parser import Context, Declined, Parser
 from ovirt_rdma.engine_sdk_tools.api.auth import (
     DEFAULT_SECTION,
     Ca,
     IniFile,
     Settings,
-    ca_folder,
-    ca_of,
-    create_folder,
     engine_host_port,
     engine_url,
     fetch_ca,
@@ -41,13 +32,9 @@ from ovirt_rdma.engine_sdk_tools.api.auth import (
 )
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import search_path
-from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import engine_version
-from ovirt_rdma.host import __version__
+from ovirt_rdma.engine_sdk_tools.reader import version_of
 from ovirt_rdma.host.errors import Problem, UsageProblem
-from ovirt_rdma.host.system.commands import CommandFailed, run_command
 from ovirt_rdma.host.system.files import write_atomically
-from ovirt_rdma.host.system.safe_file import read_named
 
 _FIRST_LINE = "# Settings of ovirt-rdma: one section per engine.\n\n"
 _FETCH_FIX = (
@@ -106,15 +93,14 @@ class Login(EngineVerb):
             )
         named = self.config_file
         new = named is not None and not os.access(named, os.F_OK)
-        ini = None if new else read_ini(named)
+        ini = None if new else read_ini(named, output)
         section = self.config or DEFAULT_SECTION
         target = ini or IniFile(str(named or settings_file(os.environ)), "")
         known = sections(target).get(section, {})
-        words, settings_in = self, ini
-        if self.config is not None and (ini is None or section not in sections(ini)):
-            # A new section has no settings in the file.
-            words, settings_in = type(self)(**{**vars(self), "config": None}), None
-        settings = found_settings(words, settings_in)
+        # A new section has no settings in the file.
+        chosen = self.config if known else None
+        given = None if self.config and not known else ini
+        settings = found_settings(self, given, chosen, output)
         if self.fetch_ca:
             settings = replace(settings, ca_file=None)
         theirs = known.get("engine_url")
@@ -127,10 +113,9 @@ class Login(EngineVerb):
         ca = _fetch_ca(self, output, settings) if self.fetch_ca else None
         with _trusting(settings, ca) as trial:
             complete = completed(trial)
-            for sentence in complete.warnings:
-                output.message(f"warning: {sentence}")
             with Session(complete) as session:
-                version = _version(session)
+                read = Read("", "reading the engine's version", "get")
+                version = version_of(session.read(read)) or "unknown"
         ca_file = settings.ca_file
         if ca is not None:
             ca_file = str(_ca_file(settings))
@@ -165,15 +150,11 @@ class Login(EngineVerb):
 
 def _fetch_ca(args: Login, output: Output, settings: Settings) -> Ca:
     ca = fetch_ca(settings)
-    output.message(
-        f"CA of {engine_host_port(settings.url)}, fetched without verification:"
-    )
+    where = engine_host_port(settings.url)
+    output.message(f"CA of {where}, fetched without verification:")
     output.message(f"  subject      {ca.subject}")
     output.message(f"  SHA-256      {ca.fingerprint}")
     output.message(f"  valid until  {ca.until}")
-    before = _ca_before(settings)
-    if before is not None and before.fingerprint != ca.fingerprint:
-        output.message(f"  before       {before.fingerprint}, {before.subject}")
     if args.fingerprint is not None:
         if not same_fingerprint(args.fingerprint, ca.fingerprint):
             raise Declined(
@@ -193,13 +174,6 @@ def _fetch_ca(args: Login, output: Output, settings: Settings) -> Ca:
     return ca
 
 
-def _ca_before(settings: Settings) -> Optional[Ca]:
-    try:
-        return ca_of(read_named(_ca_file(settings)).decode("ascii"))
-    except (OSError, ValueError, Problem):
-        return None
-
-
 @contextmanager
 def _trusting(settings: Settings, ca: Optional[Ca]) -> Iterator[Settings]:
     """Yield settings that trust ``ca``, which is in a temporary file meanwhile."""
@@ -212,23 +186,16 @@ def _trusting(settings: Settings, ca: Optional[Ca]) -> Iterator[Settings]:
         yield replace(settings, ca_file=file.name)
 
 
-def _version(session: Session) -> str:
-    api = session.read(Read("", "reading the engine's version", "get"))
-    info = api.product_info
-    version: Any = info.version.full_version if info and info.version else None
-    return str(version or "unknown")
-
-
 def _ca_file(settings: Settings) -> Path:
     place = engine_host_port(settings.url).replace("[", "").replace("]", "")
-    return ca_folder(os.environ) / f"{place}.pem"
+    return settings_file(os.environ).with_suffix("") / f"{place}.pem"
 
 
 def _write(path: Path, text: str, *, replace: bool = True) -> None:
     """Write a file of the user, following links."""
     path = path.resolve()
-    create_folder(path.parent)
     try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(path, text.encode(), 0o600, replace=replace)
     except OSError as error:
         raise Problem(
@@ -255,43 +222,3 @@ def _print_result(
         output.line(f"The connection is stored in section [{section}] of {file}.")
     more = "" if section == DEFAULT_SECTION else f"--config {shlex.quote(section)}"
     output.next(f"{PROGRAM} hosts list {more}".rstrip())
-
-
-_SDK = "ovirt-engine-sdk-python"
-
-
-class ShowVersion(Verb):
-    """Show the versions of this machine."""
-
-    codes = "0 printed"
-    examples = ("", "-o json")
-    more = (
-        "No login is needed: the engine is the package on this machine. What\n"
-        "hosts have, and what their vdsmd runs, is in 'hosts check'."
-    )
-
-    def run(self, context: Context) -> int:
-        sdk: Optional[str] = None
-        runner: Optional[str] = None
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            sdk = metadata.version(_SDK)
-        # The program counts: its Python may be another one.
-        program = shutil.which("ansible-runner", path=search_path())
-        with contextlib.suppress(CommandFailed):
-            runner = (program and run_command([program, "--version"]).strip()) or None
-        content = {
-            "add_on": __version__,
-            "engine": engine_version(),
-            "sdk": sdk,
-            "ansible_runner": runner,
-            "python": platform.python_version(),
-        }
-        if not context.output.for_people:
-            context.output.document("engine-version", content)
-            return 0
-        names = ("ovirt-rdma", "ovirt-engine", "SDK", "ansible-runner", "Python")
-        context.output.fields(
-            (name, version or "not found")
-            for name, version in zip(names, content.values())
-        )
-        return 0

@@ -9,7 +9,6 @@ verbs share are here too.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 from typing import Optional, Union
@@ -145,24 +144,22 @@ def add_host_access(parser: Parser) -> None:
 
 def add_data_center(parser: Parser, *, required: bool = False) -> None:
     """Add ``--datacenter``."""
-    parser.add_argument(
-        "--datacenter",
-        metavar="NAME",
-        required=required,
-        help="the data center"
-        if required
-        else "only this data center; needed if a name exists in several",
-    )
+    what = "the data center"
+    if not required:
+        what = "only this data center; needed if a name exists in several"
+    parser.add_argument("--datacenter", metavar="NAME", required=required, help=what)
 
 
-def add_hosts(parser: Parser) -> None:
-    """Add ``--hosts``, for verbs that need it."""
+def add_hosts(parser: Parser, *, required: bool = True) -> None:
+    """Add ``--hosts``."""
     parser.add_argument(
         "--hosts",
         metavar="GLOB,...",
         type=comma_list,
-        required=True,
-        help="which hosts, by name",
+        required=required,
+        help="which hosts, by name"
+        if required
+        else "which hosts, by name; default: all",
     )
 
 
@@ -208,18 +205,7 @@ def comma_list(text: str) -> tuple[str, ...]:
 
 def mtu(text: str) -> Union[str, int]:
     """Return ``auto`` or an MTU; for argparse."""
-    if text == "auto":
-        return text
-    if not text.isascii() or not text.isdigit() or not 68 <= int(text[:9]) <= 65520:
-        raise argparse.ArgumentTypeError(f"{text[:20]!r} is neither auto nor an MTU")
-    return int(text)
-
-
-def vlan_tag(text: str) -> int:
-    """Return a VLAN tag; for argparse."""
-    if not re.fullmatch("[0-9]{1,5}", text):
-        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no VLAN tag")
-    return int(text)
+    return text if text == "auto" else number(68, 65520)(text)
 
 
 def add_nic_match(parser: Parser, *, default: str) -> None:
@@ -259,9 +245,7 @@ def pkey_condition(text: str) -> str:
 
 
 PROGRAM = "ovirt-rdma"
-
 EXIT_CODES = tuple(ExitCode)
-
 
 _DOMAIN: Table = (
     (
@@ -337,7 +321,6 @@ _VERBS: Table = (
         "write a page about hosts, domains and their fabric",
         "engine.report.MakeReport",
     ),
-    ("version", "show what is installed on this machine", "engine.login.ShowVersion"),
 )
 
 

@@ -23,11 +23,10 @@ from ovirt_rdma.cli.engine.main import (
     comma_list,
     mtu,
     nic_match,
-    vlan_tag,
 )
 from ovirt_rdma.cli.engine.session import Approver, changing, show_calls
 from ovirt_rdma.cli.output import Output, count
-from ovirt_rdma.cli.parser import Context, Parser
+from ovirt_rdma.cli.parser import Context, Parser, number
 from ovirt_rdma.engine_sdk_tools.networks.attach import (
     DONE,
     NOT_BEGUN,
@@ -38,6 +37,7 @@ from ovirt_rdma.engine_sdk_tools.networks.attach import (
 )
 from ovirt_rdma.engine_sdk_tools.networks.create import (
     DEFAULT_MTU,
+    MOST_VLAN,
     NetworkPlan,
     NetworkRequest,
 )
@@ -215,7 +215,10 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
             "number as --mtu",
         )
         parser.add_argument(
-            "--vlan", metavar="TAG", type=vlan_tag, help="the VLAN tag, for ethernet"
+            "--vlan",
+            metavar="TAG",
+            type=number(1, MOST_VLAN),
+            help="the VLAN tag, for ethernet",
         )
         add_nic_match(
             parser,

@@ -15,7 +15,6 @@ from ovirt_rdma.cli.engine.main import (
     add_data_center,
     add_host_access,
     add_hosts,
-    comma_list,
 )
 from ovirt_rdma.cli.engine.session import (
     Approver,
@@ -125,12 +124,7 @@ class Diff(EngineVerb, AccessOptions):
         parser.add_argument(
             "file", metavar="FILE", type=file_name, help="the policy file"
         )
-        parser.add_argument(
-            "--hosts",
-            metavar="GLOB,...",
-            type=comma_list,
-            help="which hosts, by name; default: all",
-        )
+        add_hosts(parser, required=False)
         parser.add_argument(
             "--diff",
             action="store_true",
@@ -176,47 +170,30 @@ def _show_plan(plan: PolicyPushPlan, path: Path, output: Output) -> None:
         for line in _lines(plan, path):
             output.text(line)
         return
-    output.document(
-        "policy-push",
+    hosts = [
         {
-            "dry_run": True,
-            "file": str(path),
-            "digest": plan.digest,
-            "hosts": [
-                {
-                    "host": host.name,
-                    "change": plan.change(host),
-                    "before": plan.before.get(host.name),
-                }
-                for host in plan.hosts
-            ],
-            "effects": [asdict(effect) for effect in plan.effects],
-        },
-    )
+            "host": host.name,
+            "change": plan.change(host),
+            "before": plan.before.get(host.name),
+        }
+        for host in plan.hosts
+    ]
+    content = {"dry_run": True, "file": str(path), "digest": plan.digest}
+    effects = [asdict(effect) for effect in plan.effects]
+    output.document("policy-push", {**content, "hosts": hosts, "effects": effects})
 
 
 def _show_result(
     plan: PolicyPushPlan, result: PolicyPushResult, path: Path, output: Output
 ) -> None:
     if not output.for_people:
-        output.document(
-            "policy-push",
-            {
-                "dry_run": False,
-                "file": str(path),
-                "digest": plan.digest,
-                "hosts": [
-                    {
-                        "host": pushed.host,
-                        "done": not pushed.problem,
-                        "digest": pushed.digest,
-                        "problem": pushed.problem,
-                        "fix": pushed.fix,
-                    }
-                    for pushed in result.pushed.values()
-                ],
-            },
-        )
+        keys = ("host", "digest", "problem", "fix")
+        hosts = [
+            {**{key: getattr(one, key) for key in keys}, "done": not one.problem}
+            for one in result.pushed.values()
+        ]
+        content = {"dry_run": False, "file": str(path), "digest": plan.digest}
+        output.document("policy-push", {**content, "hosts": hosts})
         return
     output.table(
         ("HOST", "RESULT", "POLICY"),

@@ -4,9 +4,6 @@
 One line per step that ended; on a terminal, the step that is being done is shown below
 them. With -o json|yaml, one JSON object per line.
 
-This is the session with the engine, the host access, the reports of hosts, the requests
-that --dry-run shows, and long work with its progress here and its job in the engine.
-
 A matrix of hosts is a table for people, with each sentence once below it, or a document
 for programs (docs/matrix.md).
 """
@@ -15,8 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-import logging
 import os
+import re
 import shlex
 import stat
 import sys
@@ -31,8 +28,8 @@ from typing import Any, Callable, Optional
 from ovirt_rdma.cli.engine.main import AccessOptions, ChangeOptions, EngineVerb
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import AllowNone, Context, approve, verdict_code
+from ovirt_rdma.engine_sdk_tools import model
 from ovirt_rdma.engine_sdk_tools.api.auth import (
-    Flags,
     IniFile,
     Settings,
     engine_host_port,
@@ -60,20 +57,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     HostReport,
     reports_of,
 )
-from ovirt_rdma.engine_sdk_tools.model import (
-    BEFORE,
-    FAIL,
-    NONE,
-    OK,
-    UNKNOWN,
-    VERDICTS,
-    WARN,
-    Axis,
-    Host,
-    Matrix,
-    problems_of,
-    worst_of,
-)
+from ovirt_rdma.engine_sdk_tools.model import Host, Matrix
 from ovirt_rdma.host.errors import ExitCode, Problem, UsageProblem, worst
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.load import PolicyFile, load_policy_file
@@ -86,38 +70,54 @@ from ovirt_rdma.host.system.text import printable
 ENGINE_CAS = ("/etc/pki/ovirt-engine/apache-ca.pem", "/etc/pki/ovirt-engine/ca.pem")
 
 
-def settings_of(args: EngineVerb) -> Settings:
+def settings_of(args: EngineVerb, output: Output) -> Settings:
     """Return the settings; ask for the password on a terminal if it is missing.
 
     Raises Problem.
     """
-    return completed(found_settings(args, read_ini(args.config_file)))
+    ini = read_ini(args.config_file, output)
+    return completed(found_settings(args, ini, args.config, output))
 
 
 def completed(settings: Settings) -> Settings:
-    """Return ``settings`` ready for use: CA checked, log opened, password asked for.
+    """Return ``settings`` ready for use: CA checked, password asked for.
 
     Raises Problem.
     """
-    if settings.ca_file is not None:
-        _readable(settings.ca_file)
-    if settings.log_file is not None:
-        _log_to(settings.log_file, settings.log_level)
+    ca_file, where = settings.ca_file, engine_host_port(settings.url)
+    if ca_file and "-----BEGIN " not in _read(Path(ca_file), "the CA file")[0]:
+        raise Problem(
+            "ca-file-no-certificate", f"{ca_file} contains no certificate in PEM form"
+        )
     if settings.username is None and settings.token is None:
         raise Problem(
             "engine-no-user",
-            f"the user for {engine_host_port(settings.url)} is missing",
+            f"the user for {where} is missing",
             "give --username, for example admin@internal, or set OVIRT_USERNAME",
         )
-    if settings.password is None and settings.token is None:
-        settings = replace(settings, password=_asked_password(settings))
-    return settings
+    if settings.password is not None or settings.token is not None:
+        return settings
+    password = ""
+    if sys.stdin is not None and sys.stdin.isatty():
+        question = f"Password of {settings.username} at {where}: "
+        with contextlib.suppress(EOFError):
+            password = getpass.getpass(printable(question))
+    if not password:
+        raise Problem(
+            "engine-no-password",
+            f"there is no password for {settings.username} at {where}",
+            "give --password-file, or set OVIRT_PASSWORD",
+        )
+    return replace(settings, password=password)
 
 
-def found_settings(args: EngineVerb, ini: Optional[IniFile]) -> Settings:
-    """Return the settings of options, environment and file, without asking."""
+def found_settings(
+    args: EngineVerb, ini: Optional[IniFile], section: Optional[str], output: Output
+) -> Settings:
+    """Return the settings of options, environment and file, or its ``section``, without
+    asking.
+    """
     password: Optional[str] = None
-    warnings: tuple[str, ...] = ()
     if name := args.password_file:
         text, open_to_others = _read(Path(name), "the password file")
         password = next(iter(text.splitlines()), "")
@@ -128,16 +128,21 @@ def found_settings(args: EngineVerb, ini: Optional[IniFile]) -> Settings:
                 "write the password into the first line",
             )
         if open_to_others:
-            command = f"chmod 600 {shlex.quote(name)}"
-            warnings = (f"others may read the password in {name}: {command}",)
-    flags = Flags(args.config, args.engine_url, args.username, password, args.ca_file)
+            _warn_of_others(name, output)
+    given = {
+        "engine_url": args.engine_url,
+        "username": args.username,
+        "password": password,
+        "cafile": args.ca_file,
+    }
     default_ca = next((ca for ca in ENGINE_CAS if os.access(ca, os.R_OK)), None)
-    settings = from_sources(flags, os.environ, ini, default_ca)
-    return replace(settings, warnings=(*warnings, *settings.warnings))
+    return from_sources(os.environ, given, ini, section, default_ca)
 
 
-def read_ini(name: Optional[str]) -> Optional[IniFile]:
-    """Return the settings file, the user's or that with this name, or None."""
+def read_ini(name: Optional[str], output: Output) -> Optional[IniFile]:
+    """Return the settings file, the user's or that with this name, or None; warn of a
+    password in it that others can read.
+    """
     if name is None and not {"HOME", "XDG_CONFIG_HOME"} & os.environ.keys():
         return None
     path = settings_file(os.environ) if name is None else Path(name)
@@ -145,7 +150,15 @@ def read_ini(name: Optional[str]) -> Optional[IniFile]:
     remove_unfinished(Path(os.path.realpath(path)).parent)
     if name is None and not os.access(path, os.F_OK):
         return None
-    return IniFile(str(path), *_read(path, "the settings file"))
+    text, open_to_others = _read(path, "the settings file")
+    if open_to_others and re.search(r"(?im)^\s*password\b", text):
+        _warn_of_others(str(path), output)
+    return IniFile(str(path), text)
+
+
+def _warn_of_others(file: str, output: Output) -> None:
+    command = f"chmod 600 {shlex.quote(file)}"
+    output.message(f"warning: others can read the password in {file}: {command}")
 
 
 def _read(path: Path, what: str) -> tuple[str, bool]:
@@ -160,62 +173,6 @@ def _read(path: Path, what: str) -> tuple[str, bool]:
     except UnicodeDecodeError as error:
         raise Problem("file-not-utf8", f"{what} {path} is not UTF-8 text") from error
     return text, stat.S_ISREG(mode) and bool(mode & (stat.S_IRGRP | stat.S_IROTH))
-
-
-def _readable(ca_file: str) -> None:
-    try:
-        text = read_named(ca_file)
-    except OSError as error:
-        raise Problem(
-            "ca-file-unreadable",
-            f"the CA file {ca_file} cannot be read: {error.strerror}",
-            "fetch the engine's CA: ovirt-rdma login --fetch-ca",
-        ) from error
-    if b"-----BEGIN " not in text:
-        raise Problem(
-            "ca-file-no-certificate", f"{ca_file} contains no certificate in PEM form"
-        )
-
-
-def _asked_password(settings: Settings) -> str:
-    where = engine_host_port(settings.url)
-    password = ""
-    if sys.stdin is not None and sys.stdin.isatty():
-        question = f"Password of {settings.username} at {where}: "
-        with contextlib.suppress(EOFError):
-            password = getpass.getpass(printable(question))
-    if not password:
-        raise Problem(
-            "engine-no-password",
-            f"there is no password for {settings.username} at {where}",
-            "give --password-file, or set OVIRT_PASSWORD",
-        )
-    return password
-
-
-class _LogLines(logging.Formatter):
-    """Makes messages printable, on one line, because logs are read on terminals too."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        """Return the message; called by logging."""
-        return printable(super().formatMessage(record))
-
-    def formatException(self, ei: Any) -> str:
-        """Return the traceback; called by logging."""
-        return "\n".join(map(printable, super().formatException(ei).split("\n")))
-
-
-def _log_to(name: str, level: str) -> None:
-    try:
-        handler = logging.FileHandler(Path(name).expanduser(), encoding="utf-8")
-    except OSError as error:
-        raise Problem(
-            "log-not-opened", f"the log {name} cannot be opened: {error.strerror}"
-        ) from error
-    handler.setFormatter(_LogLines("%(asctime)s %(levelname)s %(message)s"))
-    logger = logging.getLogger("ovirt_rdma")
-    logger.addHandler(handler)
-    logger.setLevel(level.upper())
 
 
 class Notes(Listener):
@@ -353,21 +310,14 @@ def own_policy(file: Optional[str]) -> Optional[tuple[PolicyFile, Path]]:
     return load_policy_file(path, alone=True), path
 
 
-@contextmanager
-def open_session(args: EngineVerb, output: Output) -> Iterator[Session]:
-    """Yield a session with the engine that the arguments name.
+def open_session(args: EngineVerb, output: Output) -> Session:
+    """Return a session with the engine that the arguments name, for ``with``.
 
     Raises Problem if no engine is named, or if there is no password.
     """
-    settings = settings_of(args)
-    for sentence in settings.warnings:
-        output.message(f"warning: {sentence}")
-    session = Session(replace(settings, warnings=()))
+    session = Session(settings_of(args, output))
     session.listener = Notes(output)
-    try:
-        yield session
-    finally:
-        session.close()
+    return session
 
 
 def access_of(args: AccessOptions, context: Context) -> Optional[HostAccess]:
@@ -543,7 +493,12 @@ def in_each(
     return worst(codes)
 
 
-_TONES = {OK: "good", WARN: "doubtful", UNKNOWN: "doubtful", FAIL: "bad"}
+_TONES = {
+    model.OK: "good",
+    model.WARN: "doubtful",
+    model.UNKNOWN: "doubtful",
+    model.FAIL: "bad",
+}
 # More sentences than this would hide the worst ones.
 _SENTENCES_SHOWN = 30
 
@@ -565,18 +520,18 @@ def show_matrix(output: Output, matrix: Matrix) -> None:
         for cell in cells
         if cell.verdict in _TONES
     }
-    headings = [*map(_heading, matrix.columns)]
+    headings = [c.name if c.id else c.name.upper() for c in matrix.columns]
+    worst = {
+        heading: model.VERDICTS.index(model.worst_of(cell.verdict for cell in column))
+        for heading, column in zip(headings, zip(*matrix.cells))
+    }
     # On a narrow terminal columns without a problem fold first.
-    worst_first = sorted(
-        zip(headings, zip(*matrix.cells)),
-        key=lambda one: VERDICTS.index(worst_of(cell.verdict for cell in one[1])),
-    )
-    minor = [heading for heading, _ in reversed(worst_first)]
+    minor = sorted(worst, key=lambda heading: worst[heading])[::-1]
     output.table(["HOST", *headings], rows, tones, minor=minor)
-    problems = problems_of(matrix)
+    problems = model.problems_of(matrix)
     for problem in problems[:_SENTENCES_SHOWN]:
         output.line()
-        output.text(f"{BEFORE[problem.verdict]} {problem.line}")
+        output.text(f"{model.BEFORE[problem.verdict]} {problem.line}")
         output.fix(problem.fix)
     if len(problems) > _SENTENCES_SHOWN:
         output.line()
@@ -592,12 +547,12 @@ def matrix_code(args: AllowNone, output: Output, matrix: Matrix, none: str) -> E
     """Return the exit code for ``matrix``; ``none`` is the sentence for one that shows
     nothing that was looked at.
     """
-    looked_at = matrix.worst != NONE
+    looked_at = matrix.worst != model.NONE
     if not looked_at and output.for_people:
         output.text(none)
     elif not looked_at:
         output.message(f"note: {none}")
-    failed = matrix.worst in (FAIL, UNKNOWN)
+    failed = matrix.worst in (model.FAIL, model.UNKNOWN)
     return verdict_code(args, looked_at=looked_at, failed=failed)
 
 
@@ -613,8 +568,3 @@ def matrix_document(matrix: Matrix) -> dict[str, Any]:
         "cells": [[{**vars(cell)} for cell in cells] for cells in matrix.cells],
         "notes": list(matrix.notes),
     }
-
-
-def _heading(column: Axis) -> str:
-    """Return the heading of a column; one with an id is named as in the engine."""
-    return column.name if column.id else column.name.upper()

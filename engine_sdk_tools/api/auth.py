@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Find the settings of an engine, and make requests outside the SDK: its CA and the
-login.
+"""Find the settings of an engine; send requests to it; fetch its CA; log in and out.
 
-The SDK uses libcurl too, so proxies and CAs have the same meaning for all requests. It
-does not do what ``ask`` does: its login has no timeout and no limit on an answer's size
-(ovirtsdk4 4.6.3, Connection._get_sso_response), and it reads no other page.
+``ask`` sends all requests, those of the SDK's services too. The SDK's own connection
+uses libcurl as well, but it has no limit on an answer's size, its login has no timeout
+(ovirtsdk4 4.6.3, Connection._get_sso_response), and of threads that share one, one gets
+the error of another's request, and the other waits forever (Connection.wait).
 
 The first fetch of the CA cannot be verified, so the user compares its fingerprint with
 the one that the engine's machine shows:
@@ -16,9 +16,8 @@ The answer to a login (enginesso, OAuthTokenServlet and SsoService) is JSON with
 
 Settings come from the command line, the environment and a file. The file has the form
 of ovirt-img's (ovirt-imageio, client/_options.py): an ini file whose sections have
-``engine_url``, ``username``, ``password``, ``cafile``, ``log_file`` and ``log_level``.
-The environment variables are those of the ovirt.ovirt Ansible collection. The caller
-reads and writes the files.
+``engine_url``, ``username``, ``password`` and ``cafile``. The environment variables are
+those of the ovirt.ovirt Ansible collection. The caller reads and writes the files.
 """
 
 from __future__ import annotations
@@ -27,27 +26,22 @@ import configparser
 import contextlib
 import hashlib
 import io
-import ipaddress
 import json
 import os
 import re
-import shlex
 import ssl
-from collections.abc import Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Literal, Optional, Union
+from typing import Any, Literal, NamedTuple, Optional, Union
 from urllib.parse import urlencode, urlsplit
 
 import pycurl
 
 from ovirt_rdma.engine_sdk_tools.api.request import (
-    BROKEN,
     DENIED,
     EngineProblem,
-    failed,
-    header,
-    media_type,
     of_curl,
     of_page,
 )
@@ -73,40 +67,38 @@ def engine_url(text: str) -> str:
             "the engine's URL must not contain a user or password",
             "use --username and --password-file",
         )
+    wrong = ""
     try:
         parts = urlsplit(whole)
         host, _ = parts.hostname, parts.port
-        netloc = parts.netloc
-        if not netloc.isascii():  # the SDK takes nothing else
-            netloc = netloc.encode("idna").decode()
     except ValueError as error:
-        raise _no_url(text, str(error)) from error
+        parts, host, wrong = urlsplit(""), None, str(error)
     path = parts.path.rstrip("/")
     if path in ("", *_PORTALS):
         path = API
-    if parts.scheme not in ("https", "http") or not host:
-        raise _no_url(text, "it does not name a host for https")
-    if any(letter.isspace() or not letter.isprintable() for letter in whole):
-        raise _no_url(text, "it contains a blank or an unprintable character")
-    if parts.scheme == "http" and not _this_machine(host):
+    if not wrong and (parts.scheme not in ("https", "http") or not host):
+        wrong = "it does not name a host for https"
+    elif any(not "!" <= letter <= "~" for letter in whole):
+        wrong = "it contains a blank, or a letter that is not ASCII"
+    elif parts.query or parts.fragment:
+        wrong = "it has a query or a fragment"
+    elif not path.endswith("/api"):
+        wrong = f"its path is {path}"
+    if wrong:
+        raise Problem(
+            "engine-url-invalid",
+            f"{text!r} is not an engine's URL: {wrong}",
+            "use https://ENGINE/ovirt-engine/api",
+        )
+    if parts.scheme == "http" and not re.fullmatch(
+        r"localhost|127\.[0-9.]+|::1", host or ""
+    ):
         raise Problem(
             "engine-url-not-https",
             f"{text!r} would send the password unencrypted",
             "use https:// instead",
         )
-    if parts.query or parts.fragment:
-        raise _no_url(text, "it has a query or a fragment")
-    if not path.endswith("/api") or not path.isascii():
-        raise _no_url(text, f"its path is {path}")
-    return f"{parts.scheme}://{netloc}{path}"
-
-
-def _no_url(text: str, why: str) -> Problem:
-    return Problem(
-        "engine-url-invalid",
-        f"{text!r} is not an engine's URL: {why}",
-        "use https://ENGINE/ovirt-engine/api",
-    )
+    return f"{parts.scheme}://{parts.netloc}{path}"
 
 
 def engine_host_port(url: str) -> str:
@@ -119,30 +111,22 @@ def engine_address(url: str, path: str) -> str:
     return f"{url.removesuffix('/api')}/{path}"
 
 
-def _this_machine(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-# Merge the settings of the connection to the engine, and name the folders for settings
-# and state.
-
-KEYS = ("engine_url", "username", "password", "cafile", "log_file", "log_level")
+KEYS = ("engine_url", "username", "password", "cafile")
 # The section to use if none is named and the file has several.
 DEFAULT_SECTION = "default"
+_WRONG_LINES: Mapping[type, str] = {
+    configparser.MissingSectionHeaderError: f"it needs a section, [{DEFAULT_SECTION}]",
+    configparser.DuplicateSectionError: "this section is there twice",
+    configparser.DuplicateOptionError: "its section has this key twice",
+}
 
 
 @dataclass(frozen=True)
 class IniFile:
-    """A settings file: ``open_to_others`` if not only its owner may read it."""
+    """A settings file."""
 
     path: str
     text: str = field(repr=False)
-    open_to_others: bool = False
 
 
 def sections(ini: IniFile) -> dict[str, dict[str, str]]:
@@ -155,25 +139,18 @@ def sections(ini: IniFile) -> dict[str, dict[str, str]]:
     except configparser.Error as error:
         # A ParsingError has a list, a line of which it shows in its own message.
         several = getattr(error, "errors", None) or [(getattr(error, "lineno", 0), "")]
-        wrong, fix = "this line is not 'key = value'", "correct it, or remove it"
-        if isinstance(error, configparser.MissingSectionHeaderError):
-            wrong = "this line is in no section"
-            fix = f"insert [{DEFAULT_SECTION}] above it"
-        elif isinstance(error, configparser.DuplicateSectionError):
-            wrong = f"the section [{error.section}] is there twice"
-        elif isinstance(error, configparser.DuplicateOptionError):
-            wrong = f"section [{error.section}] has {error.option} twice"
-        place = f"{ini.path}:{several[0][0]}"
-        raise Problem("settings-file-invalid", f"{place}: {wrong}", fix) from None
+        wrong = _WRONG_LINES.get(type(error), "this line is not 'key = value'")
+        raise Problem(
+            "settings-file-invalid", f"{ini.path}:{several[0][0]}: {wrong}"
+        ) from None
     by_name = {name: dict(parser[name]) for name in parser.sections()}
     for name, values in by_name.items():
-        for key in values:
-            if key not in KEYS:
-                raise Problem(
-                    "settings-key-unknown",
-                    f"{ini.path}: section [{name}] has an unknown key {key!r}",
-                    did_you_mean(key, KEYS) or f"the keys are {', '.join(KEYS)}",
-                )
+        for key in values.keys() - {*KEYS}:
+            raise Problem(
+                "settings-key-unknown",
+                f"{ini.path}: section [{name}] has an unknown key {key!r}",
+                did_you_mean(key, KEYS) or f"the keys are {', '.join(KEYS)}",
+            )
     return by_name
 
 
@@ -199,41 +176,21 @@ def section_text(name: str, values: Mapping[str, Optional[str]]) -> str:
     return text
 
 
-_STATE_OF_ROOT = Path("/var/lib/ovirt-rdma/engine")
-_NAME = "ovirt-rdma"
-
-
 def state_folder(environ: Mapping[str, str], euid: int) -> Path:
     """Return the folder for state files, which need not exist: for root below /var/lib,
     else as the XDG Base Directory Specification says. Raises Problem without HOME.
     """
     if euid == 0:
-        return _STATE_OF_ROOT
-    return _base(environ, "XDG_STATE_HOME", ".local/state") / _NAME
+        return Path("/var/lib/ovirt-rdma/engine")
+    return _base(environ, "XDG_STATE_HOME", ".local/state") / "ovirt-rdma"
 
 
 def settings_file(environ: Mapping[str, str]) -> Path:
-    """Return the path of the user's settings file. Raises Problem without HOME."""
-    return _base(environ, "XDG_CONFIG_HOME", ".config") / f"{_NAME}.conf"
-
-
-def ca_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder for the CAs that ``login --fetch-ca`` stores."""
-    return settings_file(environ).with_name(_NAME)
-
-
-def create_folder(folder: Path) -> Path:
-    """Return ``folder``, created if missing, readable for its owner only.
-
-    Raises Problem if it cannot be created.
+    """Return the path of the user's settings file; the CAs that ``login --fetch-ca``
+    stores are in the folder of that name without ``.conf``. Raises Problem without
+    HOME.
     """
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise Problem(
-            "folder-not-created", f"{folder} cannot be created: {error.strerror}"
-        ) from error
-    return folder
+    return _base(environ, "XDG_CONFIG_HOME", ".config") / "ovirt-rdma.conf"
 
 
 def _base(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
@@ -251,21 +208,8 @@ def _base(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
     return Path(home) / below_home
 
 
-LOG_LEVELS = ("debug", "info", "warning", "error")
-
 # curl and the engine's own clients wait forever; a reading takes some seconds.
 TIMEOUT_S = 60.0
-
-
-@dataclass(frozen=True)
-class Flags:
-    """Settings on the command line; ``password`` is the content of --password-file."""
-
-    config: Optional[str] = None
-    engine_url: Optional[str] = None
-    username: Optional[str] = None
-    password: Optional[str] = field(default=None, repr=False)
-    ca_file: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -273,8 +217,7 @@ class Settings:
     """The connection to an engine.
 
     ``url`` ends in /ovirt-engine/api. Without ``token`` and ``password`` the caller
-    has to ask for the password. ``timeout_s`` is for one reading; ``warnings`` are
-    sentences for the operator.
+    has to ask for the password. ``timeout_s`` is for one reading.
     """
 
     url: str
@@ -283,9 +226,6 @@ class Settings:
     token: Optional[str] = field(default=None, repr=False)
     ca_file: Optional[str] = None
     timeout_s: float = TIMEOUT_S
-    log_file: Optional[str] = None
-    log_level: str = "info"
-    warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise Problem for credentials that no request can contain."""
@@ -304,52 +244,47 @@ class Settings:
             )
 
 
-# The settings of one source that are not empty, under the file's keys and ``token``.
-_Source = Mapping[str, str]
-
-
-def _source(**values: Optional[str]) -> _Source:
-    return {key: value for key, value in values.items() if value}
+# Of two for one key the later one wins.
+_VARIABLES = {
+    "OVIRT_HOSTNAME": "engine_url",
+    "OVIRT_URL": "engine_url",
+    "OVIRT_USERNAME": "username",
+    "OVIRT_PASSWORD": "password",
+    "OVIRT_TOKEN": "token",
+    "OVIRT_CAFILE": "cafile",
+}
 
 
 def from_sources(
-    flags: Flags,
     environ: Mapping[str, str],
+    given: Optional[Mapping[str, Optional[str]]] = None,
     ini: Optional[IniFile] = None,
+    section: Optional[str] = None,
     default_ca: Optional[str] = None,
 ) -> Settings:
     """Return the settings of all sources. Raises Problem.
 
-    In this order: flags, the section that they name, the environment, the file's
-    default section. Environment and default section are ignored if they name another
-    engine than the sources before them, because their password is for that engine.
-    ``default_ca`` is used if no source names a CA.
+    In this order: ``given``, with some of KEYS, then ``section`` of the file, the
+    environment, the file's default section. Environment and default section are ignored
+    if they name another engine than the sources before them, because their password is
+    for that engine. ``default_ca`` is used if no source names a CA.
     """
-    sources = [
-        _source(
-            engine_url=flags.engine_url,
-            username=flags.username,
-            password=flags.password,
-            cafile=flags.ca_file,
-        )
-    ]
-    in_file: list[_Source] = []
-    if flags.config is not None:
-        in_file = [_source(**_section(ini, flags.config))]
-        sources += in_file
-    variables = _source(
-        engine_url=environ.get("OVIRT_URL") or environ.get("OVIRT_HOSTNAME"),
-        username=environ.get("OVIRT_USERNAME"),
-        password=environ.get("OVIRT_PASSWORD"),
-        token=environ.get("OVIRT_TOKEN"),
-        cafile=environ.get("OVIRT_CAFILE"),
-    )
-    if not _for_another(variables, sources):
-        sources.append(variables)
-    if flags.config is None and ini is not None:
-        in_file = _default_section(ini, sources)
-        sources += in_file
-    address = _first(sources, "engine_url")
+    present = {key: value for key, value in (given or {}).items() if value}
+    sources: ChainMap[str, str] = ChainMap(present)
+    if section is not None:
+        sources.maps.append(_section(ini, section))
+    variables = {
+        key: environ[name] for name, key in _VARIABLES.items() if environ.get(name)
+    }
+    named = sources.get("engine_url")
+    if not named or _same_engine(named, variables.get("engine_url", named)):
+        sources.maps.append(variables)
+    if section is None and ini is not None:
+        in_file = _default_section(ini)
+        named = sources.get("engine_url")
+        if not named or _same_engine(named, in_file.get("engine_url")):
+            sources.maps.append(in_file)
+    address = sources.get("engine_url")
     if address is None:
         fix = "give --engine-url, set OVIRT_URL, or write a settings file with "
         fix += "'ovirt-rdma login'"
@@ -357,29 +292,16 @@ def from_sources(
             fix = f"name a section with --config; those of {ini.path}: "
             fix += ", ".join(by_name)
         raise Problem("engine-not-configured", "no engine is named", fix)
-    url = engine_url(address)
-    username, password, token = _credentials(sources)
-    level = _first(sources, "log_level") or "info"
-    if level not in LOG_LEVELS:
-        raise Problem(
-            "log-level-unknown",
-            f"log_level {level!r} is not one of {', '.join(LOG_LEVELS)}",
-            did_you_mean(level, LOG_LEVELS),
-        )
-    warnings: tuple[str, ...] = ()
-    if ini and ini.open_to_others and _first(in_file, "password"):
-        command = f"chmod 600 {shlex.quote(ini.path)}"
-        sentence = f"{ini.path} has a password, and others can read it: run {command}"
-        warnings = (sentence,)
+    # A token after a user or a password could belong to another user.
+    credentials = {"username", "password", "token"}
+    who = next((one for one in sources.maps if one.keys() & credentials), {})
+    token = None if who.get("password") else who.get("token")
     return Settings(
-        url,
-        username,
-        password,
+        engine_url(address),
+        sources.get("username"),
+        None if token else sources.get("password"),
         token,
-        _first(sources, "cafile") or default_ca,
-        log_file=_first(sources, "log_file"),
-        log_level=level,
-        warnings=warnings,
+        sources.get("cafile", default_ca),
     )
 
 
@@ -398,55 +320,25 @@ def _section(ini: Optional[IniFile], name: str) -> dict[str, str]:
             did_you_mean(name, by_name)
             or f"its sections: {', '.join(by_name) or 'none'}",
         )
-    return by_name[name]
+    return {key: value for key, value in by_name[name].items() if value}
 
 
-def _default_section(ini: IniFile, above: Sequence[_Source]) -> list[_Source]:
-    by_name = sections(ini)
-    name = DEFAULT_SECTION if DEFAULT_SECTION in by_name else None
-    if name is None and len(by_name) == 1:
-        name = next(iter(by_name))
-    if name is None:
-        return []
-    source = _source(**by_name[name])
-    engine_named = _first(above, "engine_url") is not None
-    if engine_named and "engine_url" not in source:
-        return []
-    return [] if _for_another(source, above) else [source]
+def _default_section(ini: IniFile) -> dict[str, str]:
+    names = [*sections(ini)]
+    if DEFAULT_SECTION in names:
+        names = [DEFAULT_SECTION]
+    return _section(ini, names[0]) if len(names) == 1 else {}
 
 
-def _for_another(source: _Source, above: Sequence[_Source]) -> bool:
-    """Whether ``source`` names another engine than the sources ``above`` it."""
-    url, other = _first(above, "engine_url"), source.get("engine_url")
-    if url is None or other is None:
-        return False
-    return engine_url(url) != engine_url(other)
-
-
-def _credentials(
-    sources: Sequence[_Source],
-) -> tuple[Optional[str], Optional[str], Optional[str]]:
-    """Return username, password and token. A token is ignored if a source before its
-    own names a user or a password: it could belong to another user.
-    """
-    username = _first(sources, "username")
-    for source in sources:
-        if source.get("token") and not source.get("password"):
-            return username, None, source.get("token")
-        if source.get("username") or source.get("password"):
-            break
-    return username, _first(sources, "password"), None
-
-
-def _first(sources: Sequence[_Source], key: str) -> Optional[str]:
-    return next((value for source in sources if (value := source.get(key))), None)
+def _same_engine(one: str, other: Optional[str]) -> bool:
+    return other is not None and engine_url(one) == engine_url(other)
 
 
 # Enough for a TCP connection with retransmissions, if anything listens.
 CONNECT_S = 15.0
 # A token and a CA have some thousand bytes. The sender of the CA is not
 # verified yet.
-MOST_BYTES = 1 << 20
+_MOST_BYTES = 1 << 20
 
 # The system's trusted CAs on EL and on Debian; a pycurl of PyPI would use its own.
 _BUNDLES = ("/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/certs/ca-certificates.crt")
@@ -458,23 +350,12 @@ def trusted_cas() -> Optional[str]:
     return next((file for file in files if file and Path(file).is_file()), None)
 
 
-@dataclass(frozen=True)
-class WebAnswer:
+class WebAnswer(NamedTuple):
     """An HTTP answer: status ``code``, ``body`` as text, ``media`` its type."""
 
     code: int
     body: str
     media: str
-
-    def json(self) -> Mapping[str, Any]:
-        """Return the JSON object in the body; {} if there is none."""
-        try:
-            value = json.loads(self.body)
-        except ValueError:
-            return {}
-        if isinstance(value, list) and value:
-            value = value[0]
-        return value if isinstance(value, dict) else {}
 
 
 def ask(
@@ -484,105 +365,66 @@ def ask(
     ca_file: Union[str, Literal[False], None],
     timeout_s: float,
     form: Optional[Mapping[str, str]] = None,
-    query: Optional[Mapping[str, str]] = None,
     token: Optional[str] = None,
-    most_bytes: int = MOST_BYTES,
+    most_bytes: int = _MOST_BYTES,
+    xml: Optional[tuple[str, str]] = None,
 ) -> WebAnswer:
-    """GET ``url``, or POST ``form`` to it. ``token`` is of the user who asks.
+    """GET ``url``, or POST ``form`` to it; ``xml`` is the method and the body for the
+    API. ``token`` is of the user who asks.
 
     ``ca_file`` None stands for the system's CAs; False verifies nothing, to fetch the
     CA itself. Redirections are not followed, so that a password goes to no other host.
+    Answers of the API alone are unpacked; their limit is for what they become.
 
-    Raises EngineProblem if no answer came, if it is compressed or larger than
-    ``most_bytes``, and if it was not complete within ``timeout_s``, of which connecting
-    may take up to CONNECT_S.
+    Raises EngineProblem if no answer came, if it is larger than ``most_bytes``, and if
+    it was not complete within ``timeout_s``, of which connecting may take up to
+    CONNECT_S.
     """
     curl: Any = pycurl.Curl()
     headers = [f"Authorization: Bearer {token}"] if token else []
-    curl.setopt(pycurl.URL, f"{url}?{urlencode(query)}" if query else url)
+    curl.setopt(pycurl.URL, url)
     curl.setopt(pycurl.FOLLOWLOCATION, 0)
     if form is not None:
         curl.setopt(pycurl.COPYPOSTFIELDS, urlencode(form))
         headers.append("Accept: application/json")
+    if xml is not None:
+        method, text = xml
+        if text:
+            curl.setopt(pycurl.COPYPOSTFIELDS, text.encode())
+        curl.setopt(pycurl.CUSTOMREQUEST, method)
+        curl.setopt(pycurl.ENCODING, "")  # all that libcurl can unpack
+        headers += ["Version: 4", "Accept: application/xml"]
+        # Some messages can be distinguished by their text only.
+        headers += ["Content-Type: application/xml", "Accept-Language: en-US"]
     curl.setopt(pycurl.HTTPHEADER, headers)
     curl.setopt(pycurl.SSL_VERIFYPEER, 0 if ca_file is False else 1)
     curl.setopt(pycurl.SSL_VERIFYHOST, 0 if ca_file is False else 2)
     cas = trusted_cas() if ca_file is None else ca_file
     if cas:
         curl.setopt(pycurl.CAINFO, os.fsencode(cas))
-    head: list[str] = []
-    body = io.BytesIO()
-
-    def keep(line: bytes) -> None:
-        if line.startswith(b"HTTP/"):  # what a proxy said before is not the answer
-            head.clear()
-        head.append(line.decode("latin-1"))
-
-    limit(curl, timeout_s, most_bytes, body.write, keep)
-    where = f"the engine {engine_host_port(url)}"
-    error = _perform(curl)
-    if error is not None and error[0] == pycurl.E_WRITE_ERROR:
-        what = f"{where} is not an engine: its answer is larger than "
-        what += f"{most_bytes >> 20} MiB"
-        raise failed("engine-answer-too-large", doing, what, BROKEN)
-    if error is not None:
-        raise of_curl(*error, doing, where)
-    if header(head, "content-encoding") not in ("", "identity"):
-        what = f"{where} is not an engine: its answer is compressed without a request"
-        raise failed("engine-answer-compressed", doing, what, BROKEN)
-    code = int(curl.getinfo(pycurl.RESPONSE_CODE))
-    return WebAnswer(code, body.getvalue().decode("utf-8", "replace"), media_type(head))
-
-
-def limit(
-    curl: Any,
-    limit_s: float,
-    most_bytes: int,
-    body: Callable[[bytes], Any],
-    head: Callable[[bytes], Any],
-) -> None:
-    """Let the request of ``curl`` end after ``limit_s`` seconds, and its answer after
-    ``most_bytes``, decompressed; ``body`` and ``head`` get the parts of the answer.
-    """
     # Without this, libcurl uses signals for its timeouts, which interrupt threads.
     curl.setopt(pycurl.NOSIGNAL, 1)
-    curl.setopt(pycurl.TIMEOUT_MS, max(1, int(limit_s * 1000)))
-    connect_s = min(CONNECT_S, limit_s)
-    curl.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(connect_s * 1000)))
-    left = most_bytes
+    curl.setopt(pycurl.TIMEOUT_MS, max(1, int(timeout_s * 1000)))
+    curl.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(min(CONNECT_S, timeout_s) * 1000)))
+    body, left = io.BytesIO(), most_bytes
 
-    def counting(write: Callable[[bytes], Any]) -> Callable[[bytes], int]:
-        def count(part: bytes) -> int:
-            nonlocal left
-            left -= len(part)
-            if left < 0:
-                return 0  # libcurl ends an answer if not all of it was written
-            write(part)
-            return len(part)
+    def count(part: bytes) -> int:
+        nonlocal left
+        left -= len(part)
+        # libcurl ends an answer if not all of it was taken.
+        return len(part) if left >= 0 else 0
 
-        return count
+    def keep(part: bytes) -> int:
+        return body.write(part) if count(part) else 0
 
-    curl.setopt(pycurl.WRITEFUNCTION, counting(body))
-    curl.setopt(pycurl.HEADERFUNCTION, counting(head))
-
-
-class PromptMulti:
-    """libcurl's multi handle, with a shorter sleep: the SDK always asks for a second,
-    even if a request's deadline is earlier.
-    """
-
-    def __init__(self, multi: Any) -> None:
-        self._handle = multi
-
-    def select(self, timeout_s: float) -> Any:
-        """Wait up to ``timeout_s`` until there is something to do."""
-        due_ms = self._handle.timeout()
-        if due_ms >= 0:
-            timeout_s = min(timeout_s, due_ms / 1000)
-        return self._handle.select(timeout_s)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._handle, name)
+    curl.setopt(pycurl.HEADERFUNCTION, count)
+    curl.setopt(pycurl.WRITEFUNCTION, keep)
+    error = _perform(curl)
+    if error is not None:
+        raise of_curl(*error, doing, f"the engine {engine_host_port(url)}", most_bytes)
+    code = int(curl.getinfo(pycurl.RESPONSE_CODE))
+    media = (curl.getinfo(pycurl.CONTENT_TYPE) or "").partition(";")[0].strip().lower()
+    return WebAnswer(code, body.getvalue().decode("utf-8", "replace"), media)
 
 
 def _perform(curl: Any) -> Optional[tuple[int, str]]:
@@ -592,7 +434,7 @@ def _perform(curl: Any) -> Optional[tuple[int, str]]:
     A multi handle, because Python handles no signal during ``curl.perform()``: Ctrl-C
     would wait for the deadline.
     """
-    multi = PromptMulti(pycurl.CurlMulti())
+    multi: Any = pycurl.CurlMulti()
     multi.add_handle(curl)
     try:
         while True:
@@ -606,13 +448,12 @@ def _perform(curl: Any) -> Optional[tuple[int, str]]:
                 if number == pycurl.E_COULDNT_CONNECT and errno:
                     text = os.strerror(errno)
                 return number, text
-            multi.select(1.0)
+            due_ms = multi.timeout()
+            multi.select(min(1.0, due_ms / 1000) if due_ms >= 0 else 1.0)
     finally:
         multi.remove_handle(curl)
         multi.close()
 
-
-# Log in to and out of the engine, and fetch its CA.
 
 # As openssl abbreviates them.
 _SHORT = {"countryName": "C", "organizationName": "O", "commonName": "CN"}
@@ -635,18 +476,12 @@ class Ca:
 
 def fetch_ca(settings: Settings) -> Ca:
     """Return the engine's CA, not verified. Raises Problem."""
-    doing = "fetching the engine's CA"
-    answer = ask(
-        engine_address(settings.url, "services/pki-resource"),
-        doing,
-        ca_file=False,
-        timeout_s=settings.timeout_s,
-        query={"resource": "ca-certificate", "format": "X509-PEM-CA"},
-    )
+    path = "services/pki-resource?resource=ca-certificate&format=X509-PEM-CA"
+    url, doing = engine_address(settings.url, path), "fetching the engine's CA"
+    answer = ask(url, doing, ca_file=False, timeout_s=settings.timeout_s)
     if answer.code != 200:
-        fix = "check the URL: https://ENGINE/ovirt-engine/api"
-        what, code = f"HTTP {answer.code}", answer.code
-        raise failed("engine-http-error", doing, what, BROKEN, code=code, fix=fix)
+        where = f"the engine {engine_host_port(url)}"
+        raise of_page(doing, where, answer.code, answer.media)
     return ca_of(answer.body)
 
 
@@ -655,18 +490,14 @@ def ca_of(text: str) -> Ca:
     match = _PEM.search(text.replace("\r\n", "\n"))
     pem = match.group() + "\n" if match else ""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    try:
+    der, certificates = b"", []
+    with contextlib.suppress(ssl.SSLError, ValueError, TypeError):  # also: not ASCII
         context.load_verify_locations(cadata=pem)
-        der = ssl.PEM_cert_to_DER_cert(pem)
-    except (ssl.SSLError, ValueError, TypeError) as error:  # TypeError: not ASCII
-        raise Problem(
-            "engine-ca-invalid", "the engine's CA is invalid: it is not a certificate"
-        ) from error
-    certificates = context.get_ca_certs()
+        der, certificates = ssl.PEM_cert_to_DER_cert(pem), context.get_ca_certs()
     if not certificates:
         raise Problem(
-            "engine-ca-not-a-ca",
-            "the engine's CA is invalid: the certificate is not one of a CA",
+            "engine-ca-invalid",
+            "the engine's CA is invalid: it is not the certificate of a CA",
         )
     certificate: Any = certificates[0]
     return Ca(
@@ -707,49 +538,42 @@ def log_in(settings: Settings) -> str:
     if not user or settings.password is None:
         raise EngineProblem(
             "engine-no-credentials",
-            f"there is no {'password' if user else 'username'} for the engine "
-            f"{engine_host_port(settings.url)}",
+            doing,
+            f"there is no {'password' if user else 'username'}",
             DENIED,
             fix="give --username and --password-file, set OVIRT_USERNAME and "
             "OVIRT_PASSWORD, or write them to the settings file",
         )
+    form = {"grant_type": "password", "scope": _SCOPE, "username": user}
     answer = ask(
         engine_address(settings.url, "sso/oauth/token"),
         doing,
         ca_file=settings.ca_file,
         timeout_s=settings.timeout_s,
-        form={
-            "grant_type": "password",
-            "scope": _SCOPE,
-            "username": user,
-            "password": settings.password,
-        },
+        form={**form, "password": settings.password},
     )
-    reply = answer.json()
-    token = reply.get("access_token")
+    try:
+        reply = json.loads(answer.body)
+    except ValueError:
+        reply = None
+    reply = reply[0] if isinstance(reply, list) and reply else reply
+    said = reply if isinstance(reply, dict) else {}
+    token = said.get("access_token")
     if isinstance(token, str) and token:
         return token
     where = f"the engine {engine_host_port(settings.url)}"
-    reason = reply.get("error_description") or reply.get("error")
-    if reason:
-        raise failed(
-            "engine-login-refused",
-            doing,
-            f"{where} says: {reason}",
-            DENIED,
-            code=answer.code,
-            fix=_user_fix(user),
-        )
-    raise of_page(doing, where, answer.code, answer.media)
-
-
-def _user_fix(user: str) -> str:
-    name, *profile = user.split("@")
-    keycloak = f"with Keycloak the user is {name}@ovirt@internalsso"
-    if not profile:
-        return f"add the profile to the user: {user}@internal; {keycloak}"
-    correct = "correct the user or the password"
-    return f"{correct}; {keycloak}" if profile == ["internal"] else correct
+    reason = said.get("error_description") or said.get("error")
+    if not reason:
+        raise of_page(doing, where, answer.code, answer.media)
+    raise EngineProblem(
+        "engine-login-refused",
+        doing,
+        f"{where} says: {reason}",
+        DENIED,
+        code=answer.code,
+        fix="correct the user or the password; the user has a profile, as in "
+        "admin@internal, or admin@ovirt@internalsso with Keycloak",
+    )
 
 
 def log_out(settings: Settings, token: str) -> None:

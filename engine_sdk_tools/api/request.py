@@ -5,20 +5,19 @@ A dry run shows exactly what a run sends: the SDK's own service writes the HTTP 
 to a connection that records it and sends nothing. ``types`` are those of the SDK.
 
 An answer, or a missing one, becomes a problem with a kind, by which callers decide. The
-SDK raises a plain ``Error`` without a code for a refused connection, a timeout and a
-page of HTML, and a TypeError for an answer without a Content-Type (ovirtsdk4 4.6.3), so
-the answer itself is evaluated if there is one.
+SDK raises a plain ``Error`` without a code for a page of HTML (ovirtsdk4 4.6.3), so the
+answer itself is evaluated.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import unescape
-from typing import Any, Callable, Optional, Protocol, Union
+from typing import Any, Callable, Optional, Union
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.system.lazy import LazyModule
@@ -94,50 +93,37 @@ SEE_LOG = "see the engine's log, /var/log/ovirt-engine/engine.log"
 
 
 class EngineProblem(Problem):
-    """A request that failed.
+    """A request that failed: "DOING failed: WHAT".
 
     ``kind`` is one of this module's constants, ``code`` the HTTP status, None without
-    an answer, ``doing`` what was attempted, ``detail`` the engine's own text.
+    an answer, ``detail`` the engine's own text.
     """
 
     def __init__(
         self,
         id: str,
-        sentence: str,
+        doing: str,
+        what: str,
         kind: str,
         *,
         code: Optional[int] = None,
         fix: str = "",
-        doing: str = "",
         detail: str = "",
     ) -> None:
-        super().__init__(id, sentence, fix)
-        self.kind = kind
-        self.code = code
-        self.doing = doing
-        self.detail = detail
-
-
-def failed(
-    id: str,
-    doing: str,
-    what: str,
-    kind: str,
-    *,
-    code: Optional[int] = None,
-    fix: str = "",
-    detail: str = "",
-) -> EngineProblem:
-    """Return the problem that ``doing`` failed, with the clause ``what``."""
-    sentence = f"{doing} failed: {what}"
-    more = {"fix": fix, "doing": doing, "detail": detail}
-    return EngineProblem(id, sentence, kind, code=code, **more)
+        super().__init__(id, f"{doing} failed: {what}", fix)
+        self.doing, self.what, self.kind = doing, what, kind
+        self.code, self.detail = code, detail
 
 
 class LostAnswer(EngineProblem):
     """A change without an answer: the engine may have made it or not. The caller has to
     read the state.
     """
+
+    def __init__(self, lost: EngineProblem) -> None:
+        what = f"{lost.what}; the engine may have made the change all the same"
+        super().__init__("engine-answer-lost", lost.doing, what, lost.kind)
+        self.code, self.fix, self.detail = lost.code, lost.fix, lost.detail
 
 
 class TimeoutProblem(EngineProblem):
@@ -150,26 +136,16 @@ class LoginExpired(Exception):
     """
 
 
-def lost(problem: EngineProblem) -> LostAnswer:
-    """Return ``problem`` as one where it is unknown if the engine made the change."""
-    return LostAnswer(
-        "engine-answer-lost",
-        f"{problem}; the engine may have made the change all the same",
-        problem.kind,
-        code=problem.code,
-        fix=problem.fix,
-        doing=problem.doing,
-        detail=problem.detail,
-    )
-
-
 # Of some kinds: the id, what it says without a text, and the fix.
 _OF_KIND = {
     DENIED: ("engine-permission-denied", "does not permit it", ADMINISTRATOR),
     MISSING: ("engine-object-missing", "has no such object", ""),
     UNAVAILABLE: ("engine-unavailable", "is not available", ""),
 }
-_KINDS = {400: INVALID, 401: DENIED, 403: DENIED, 404: MISSING, 409: CONFLICT}
+_KINDS = {
+    **{400: INVALID, 401: DENIED, 403: DENIED, 404: MISSING, 409: CONFLICT},
+    **dict.fromkeys((502, 503, 504), UNAVAILABLE),
+}
 
 # ACTION_TYPE_FAILED_OBJECT_LOCKED: its text in the engine's AppErrors.properties, and
 # the key, which the engine sends if it has no text.
@@ -179,10 +155,6 @@ _LOCKED = re.compile(
 
 # EnforceAuthFilter.java:54-58 gives its sentence to the application server's page.
 _PAGE = re.compile(r"<body>([^<>]*)</body>")
-_MOST_SHOWN = 300
-
-# The reason of every refused action, which explains nothing; the detail does.
-_NO_REASON = "Operation Failed"
 
 # Refusals after which the engine itself asks for another attempt: texts of
 # AppErrors.properties (4.5.7, lines 506, 841, 844, 1427 to 1429) and their keys.
@@ -203,7 +175,7 @@ _NOT_SENT = {5, 6, 7}
 _CURL_NO_NAME = 6
 _TLS = {35, 51, 53, 54, 58, 59, 60, 66, 77, 80, 82, 83, 90, 91}
 _CURL_TIMEOUT = 28
-# libcurl cannot write only if an answer exceeds our limit, see connection.
+# libcurl cannot write only if an answer exceeds our limit.
 _CURL_WRITE = 23
 # Limit of one answer of the API. A host with everything that we request has some
 # kilobytes; 500 events, the most that we read at once, less than one megabyte.
@@ -214,42 +186,45 @@ _TLS_PREFIX = re.compile(r"(SSL certificate [^:]*: |SSL: |.*\broutines:\w*:)")
 _OTHER_NAME = re.compile(r"subject name.* (does not |)match|[Hh]ostname mismatch")
 # libcurl quotes a proxy that it cannot use, perhaps with a password.
 _BAD_PROXY = re.compile(r"(Unsupported proxy \w+ (?:in|for)) '.*'", re.DOTALL)
-# As the SDK shows them: [(<pycurl.Curl object at 0x1>, 28, 'Operation timed ...')]
-_CURL_ERROR = re.compile(r"\(<[^>]*>, (\d+), (['\"])(.*?)\2\)")
-
-
-class Answer(Protocol):
-    """An HTTP answer, as the SDK keeps it."""
-
-    code: int
-    body: Any
-    headers: Any
 
 
 def engine_problem_of(
-    error: Exception, doing: str, where: str = "", answer: Optional[Answer] = None
+    error: Exception, doing: str, where: str, answer: Any
 ) -> EngineProblem:
     """Return ``error`` of the SDK as a problem. ``doing`` begins its sentence ("reading
-    the hosts"), ``where`` names the engine, ``answer`` is the HTTP answer, if any.
+    the hosts"), ``where`` names the engine, ``answer`` is the WebAnswer.
     """
-    if isinstance(error, EngineProblem):
-        return error
-    the_engine = f"the engine {where}".strip()
-    if answer is not None:
-        return _of_answer(error, doing, the_engine, answer)
-    code = getattr(error, "code", None)
-    fault = getattr(error, "fault", None)
-    if fault is not None or isinstance(code, int):
-        return _of_fault(doing, the_engine, code, _fault_text(fault))
-    curl_error = _CURL_ERROR.search(str(error))
-    if curl_error:
-        return of_curl(int(curl_error.group(1)), curl_error.group(3), doing, the_engine)
-    what = _first_line(str(error)) or type(error).__name__
-    return failed("engine-request-failed", doing, what, BROKEN)
+    the_engine, code = f"the engine {where}", answer.code
+    xml = answer.media.endswith("/xml")
+    if answer.body and xml and code < 400:
+        lines = str(error).strip().splitlines()
+        reason = lines[0].strip() if lines else type(error).__name__
+        what = f"the answer of {the_engine} is invalid: {reason}"
+        return EngineProblem("engine-answer-invalid", doing, what, BROKEN, code=code)
+    if answer.body and not xml and code not in (400, 401, 403, 409):
+        return of_page(doing, the_engine, code, answer.media)
+    text = _fault_text(getattr(error, "fault", None))
+    kind = _KINDS.get(code, BROKEN)
+    if code == 409 and _LOCKED.search(text):
+        kind = LOCKED
+    elif code in (400, 409) and _BUSY.search(text):
+        kind = BUSY
+    id, empty, fix = _OF_KIND.get(kind, ("engine-refused", "", ""))
+    said = f"says: {text}" if text else empty
+    if not said:
+        said, fix = f"gives no reason (HTTP {code})", SEE_LOG
+    elif kind == BROKEN:
+        said = f"{said} (HTTP {code})"
+    what = f"{the_engine} {said}"
+    return EngineProblem(id, doing, what, kind, code=code, fix=fix, detail=text)
 
 
-def of_curl(number: int, text: str, doing: str, the_engine: str) -> EngineProblem:
-    """Return libcurl's error ``number`` with its ``text`` as a problem."""
+def of_curl(
+    number: int, text: str, doing: str, the_engine: str, most_bytes: int = MOST_BYTES
+) -> EngineProblem:
+    """Return libcurl's error ``number`` with its ``text`` as a problem; ``most_bytes``
+    was the limit of the answer.
+    """
     text = _BAD_PROXY.sub(r"\1 https_proxy or http_proxy", text)
     if number in _TLS:
         text = _TLS_PREFIX.sub("", text, count=1)
@@ -260,7 +235,9 @@ def of_curl(number: int, text: str, doing: str, the_engine: str) -> EngineProble
         if _OTHER_NAME.search(text):
             fix = "give the engine's FQDN, as in the certificate, in --engine-url"
         what = f"the certificate of {the_engine} is not trusted: {text}"
-        return failed("engine-certificate-untrusted", doing, what, UNTRUSTED, fix=fix)
+        return EngineProblem(
+            "engine-certificate-untrusted", doing, what, UNTRUSTED, fix=fix
+        )
     # "Connection timed out after ...": nothing was sent. Older versions of libcurl
     # report every timeout of a connection like this.
     connecting = re.match(r"(Connection|Resolving|SSL connection) time", text)
@@ -272,15 +249,15 @@ def of_curl(number: int, text: str, doing: str, the_engine: str) -> EngineProble
         fix = "check the engine's address, and on its machine: systemctl status "
         fix += "ovirt-engine httpd"
         what = f"{the_engine} cannot be reached: {text}"
-        return failed("engine-unreachable", doing, what, UNREACHABLE, fix=fix)
+        return EngineProblem("engine-unreachable", doing, what, UNREACHABLE, fix=fix)
     if number == _CURL_TIMEOUT:
         what = f"{the_engine} did not answer in time"
-        return failed("engine-timeout", doing, what, TIMEOUT)
+        return EngineProblem("engine-timeout", doing, what, TIMEOUT)
     if number == _CURL_WRITE:
-        what = f"the answer of {the_engine} is larger than {MOST_BYTES >> 20} MiB"
-        return failed("engine-answer-too-large", doing, what, BROKEN)
+        what = f"the answer of {the_engine} is larger than {most_bytes >> 20} MiB"
+        return EngineProblem("engine-answer-too-large", doing, what, BROKEN)
     what = f"the connection to {the_engine} broke: {text}"
-    return failed("engine-connection-lost", doing, what, TIMEOUT)
+    return EngineProblem("engine-connection-lost", doing, what, TIMEOUT)
 
 
 def of_page(doing: str, the_engine: str, code: int, media: str) -> EngineProblem:
@@ -295,101 +272,36 @@ def of_page(doing: str, the_engine: str, code: int, media: str) -> EngineProblem
             what = "has failed (HTTP 500)"
             fix = "see the log of its server, /var/log/ovirt-engine/server.log"
         what = f"{the_engine} {what}"
-        return failed(
-            "engine-unavailable", doing, what, UNAVAILABLE, code=code, fix=fix
-        )
+        id, kind = "engine-unavailable", UNAVAILABLE
+        return EngineProblem(id, doing, what, kind, code=code, fix=fix)
     what = f"{the_engine} does not answer as an engine's API: HTTP {code} with "
     what += media or "no Content-Type"
     fix = "check the URL: https://ENGINE/ovirt-engine/api"
-    return failed("not-an-engine", doing, what, BROKEN, code=code, fix=fix)
-
-
-def _of_answer(
-    error: Exception, doing: str, the_engine: str, answer: Answer
-) -> EngineProblem:
-    code, media = int(answer.code), media_type(answer.headers)
-    if not answer.body or (media.endswith("/xml") and code >= 400):
-        text = _fault_text(getattr(error, "fault", None)) if answer.body else ""
-        return _of_fault(doing, the_engine, code, text)
-    if media.endswith("/xml"):
-        reason = _first_line(str(error)) or type(error).__name__
-        what = f"the answer of {the_engine} is invalid: {reason}"
-        return failed("engine-answer-invalid", doing, what, BROKEN, code=code)
-    if code in _KINDS and code != 404:
-        return _of_fault(doing, the_engine, code, "")
-    return of_page(doing, the_engine, code, media)
-
-
-def _of_fault(
-    doing: str, the_engine: str, code: Optional[int], text: str
-) -> EngineProblem:
-    kind = _KINDS.get(code or 0, BROKEN)
-    if code in (502, 503, 504):
-        kind = UNAVAILABLE
-    elif code == 409 and _LOCKED.search(text):
-        kind = LOCKED
-    elif code in (400, 409) and _BUSY.search(text):
-        kind = BUSY
-    id, empty, fix = _OF_KIND.get(kind, ("engine-refused", "", ""))
-    said = f"says: {text}" if text else empty
-    if not said:
-        said, fix = f"gives no reason (HTTP {code})", SEE_LOG
-    elif kind == BROKEN and code:
-        said = f"{said} (HTTP {code})"
-    more: dict[str, Any] = {"code": code, "fix": fix, "detail": text}
-    return failed(id, doing, f"{the_engine} {said}", kind, **more)
+    return EngineProblem("not-an-engine", doing, what, BROKEN, code=code, fix=fix)
 
 
 def _fault_text(fault: Any) -> str:
     """Return the engine's text, ``[Cannot ....]``, without brackets and full stop; ""
-    if there is none: then the reason is only "Operation Failed".
+    if there is none.
     """
+    # Of a refused action it explains nothing; the detail does.
     reason = getattr(fault, "reason", None) or ""
-    text = str(getattr(fault, "detail", None) or reason.replace(_NO_REASON, ""))
-    return " ".join(text.strip().removeprefix("[").removesuffix("]").split()).rstrip(
-        "."
-    )
+    text = str(getattr(fault, "detail", None) or reason.replace("Operation Failed", ""))
+    text = text.strip().removeprefix("[").removesuffix("]")
+    return " ".join(text.split()).rstrip(".")
 
 
-def media_type(headers: Any) -> str:
-    """Return the Content-Type in header lines or a mapping, without parameters."""
-    return header(headers, "content-type").partition(";")[0].strip()
-
-
-def header(headers: Any, name: str) -> str:
-    """Return the value of the header ``name`` in header lines or a mapping, all in
-    lower case; "" if it is not there.
+def sentence_of_page(page: str) -> str:
+    """Return the text of the body of a page of the engine's server, shortened; "" if
+    there is none, or only the name of the status.
     """
-    if isinstance(headers, Sequence) and not isinstance(headers, str):
-        lines = [str(line) for line in headers]
-    else:
-        lines = [f"{name}: {value}" for name, value in dict(headers or {}).items()]
-    for line in lines:
-        found, _, value = line.partition(":")
-        if found.strip().lower() == name:
-            return value.strip().lower()
-    return ""
-
-
-def sentence_of_page(body: Any) -> str:
-    """Return the text of the body of a page of the engine's server; "" if there is
-    none, or only the name of the status.
-    """
-    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
-    match = _PAGE.search(text)
+    match = _PAGE.search(page)
     sentence = unescape(" ".join(match[1].split())).rstrip(".") if match else ""
-    return "" if sentence == "Unauthorized" else sentence[:_MOST_SHOWN]
-
-
-def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0].strip() if text.strip() else ""
+    return "" if sentence == "Unauthorized" else sentence[:300]
 
 
 services: Any = LazyModule("ovirtsdk4.services")
 types: Any = LazyModule("ovirtsdk4.types")
-
-
-# Describe a request to the engine as data, and show it as HTTP without sending it.
 
 
 @dataclass(frozen=True)
@@ -435,11 +347,7 @@ class WireForm:
 
 
 class _Recorded(Exception):
-    """Carries the request out of the SDK."""
-
-    def __init__(self, request: Any) -> None:
-        super().__init__()
-        self.request = request
+    """Carries a request out of the SDK."""
 
 
 class _Recorder:
@@ -459,10 +367,8 @@ def wire_form(asked: Union[Call, Read]) -> WireForm:
     try:
         sdk_method(service, asked)(**dict(asked.arguments))
     except _Recorded as recorded:
-        request = recorded.request
-        return WireForm(
-            request.method, request.path, dict(request.query), request.body or ""
-        )
+        (sent,) = recorded.args
+        return WireForm(sent.method, sent.path, dict(sent.query), sent.body or "")
     raise TypeError(f"{asked.path} {asked.method} sends nothing")
 
 
@@ -475,14 +381,8 @@ def sdk_method(service: Any, asked: Union[Call, Read]) -> Callable[..., Any]:
     method = getattr(service, asked.method, None)
     if not callable(method):
         raise TypeError(f"{asked.path} has no {asked.method}")
-    known = {
-        name
-        for name, parameter in inspect.signature(method).parameters.items()
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-    }
-    unknown = sorted(set(asked.arguments) - known)
+    unknown = set(asked.arguments) - set(inspect.getfullargspec(method).args)
     if unknown:
-        raise TypeError(
-            f"{asked.path} {asked.method} has no argument {', '.join(unknown)}"
-        )
+        names = ", ".join(sorted(unknown))
+        raise TypeError(f"{asked.path} {asked.method} has no argument {names}")
     return method  # type: ignore[no-any-return]

@@ -5,9 +5,8 @@ requests with what is tried again, and reading in parallel.
 At its end, a program waits for the threads of concurrent.futures, however long they
 take. It does not wait for these threads.
 
-Each thread has its own connection. If several requests share a connection of the SDK,
-one thread gets the error of another's request, and the other waits forever (ovirtsdk4
-4.6.3, Connection.wait).
+Each request has a connection of its own: libcurl by itself sends a request again if a
+connection that was kept open turns out to be closed.
 
 A reading is repeated while the engine restarts. A change is sent again only if it is
 certain that the engine did not make it.
@@ -15,26 +14,24 @@ certain that the engine did not make it.
 
 from __future__ import annotations
 
-import logging
-import os
 import re
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Callable, Optional, TypeVar, Union
+from urllib.parse import urlencode
 
-import ovirtsdk4
+from ovirtsdk4 import http
 
 from ovirt_rdma.engine_sdk_tools.api.auth import (
-    PromptMulti,
     Settings,
+    WebAnswer,
+    ask,
     engine_host_port,
-    limit,
     log_in,
     log_out,
-    trusted_cas,
 )
 from ovirt_rdma.engine_sdk_tools.api.request import (
     ADMINISTRATOR,
@@ -50,7 +47,6 @@ from ovirt_rdma.engine_sdk_tools.api.request import (
     TIMEOUT,
     UNAVAILABLE,
     UNREACHABLE,
-    Answer,
     Call,
     EngineProblem,
     Listener,
@@ -59,10 +55,9 @@ from ovirt_rdma.engine_sdk_tools.api.request import (
     Read,
     TimeoutProblem,
     engine_problem_of,
-    failed,
-    lost,
     sdk_method,
     sentence_of_page,
+    services,
     types,
 )
 from ovirt_rdma.host.system.text import printable
@@ -79,22 +74,18 @@ def in_parallel(
     At most ``at_once`` calls run at a time. After an error no new call is started, and
     the first error in the order of the subjects is raised.
     """
-    results: list[Any] = [None] * len(subjects)
+    results: dict[int, _Out] = {}
     errors: dict[int, BaseException] = {}
-    pending = iter(range(len(subjects)))
-    lock = threading.Lock()
-
-    def take() -> Optional[int]:
-        with lock:
-            return None if errors else next(pending, None)
+    # Python gives each of its items to one thread.
+    pending = iter(list(enumerate(subjects)))
 
     def work() -> None:
-        while (number := take()) is not None:
+        while not errors and (item := next(pending, None)) is not None:
+            number, subject = item
             try:
-                results[number] = act(subjects[number])
+                results[number] = act(subject)
             except BaseException as error:  # noqa: BLE001  (the caller raises it)
-                with lock:
-                    errors[number] = error
+                errors[number] = error
 
     threads = [
         threading.Thread(target=work, daemon=True)
@@ -106,70 +97,59 @@ def in_parallel(
         for thread in threads:
             thread.join()
     except BaseException as error:
-        with lock:
-            errors.setdefault(len(subjects), error)
+        errors[len(subjects)] = error
         raise
     if errors:
         raise errors[min(errors)]
-    return results
+    return [results[number] for number in range(len(subjects))]
 
-
-# Send requests over an SDK connection that keeps the answer, has a deadline per
-# request, and never logs in.
 
 _NOT_PLAIN = re.compile(r"[^\t\n\r -~]")
 
 
-class EngineConnection(ovirtsdk4.Connection):  # type: ignore[misc]
-    """A connection with ``token``. ``sent`` and ``answer`` are of the last request.
+class _Exchange:
+    """One request with ``token``, which has ``limit_s`` seconds, and its answer: of a
+    connection, the part that the SDK's services use.
 
-    Raises LoginExpired for HTTP 401: the SDK would log in itself, without a timeout,
-    and without a user if it has a token.
+    Raises EngineProblem without an answer, and LoginExpired for HTTP 401.
     """
 
-    def __init__(self, settings: Settings, token: str) -> None:
-        cas = settings.ca_file or trusted_cas()
-        super().__init__(
-            url=settings.url,
-            token=token,
-            # pycurl encodes a str as ASCII.
-            ca_file=os.fsencode(cas) if cas else None,
-            # Some messages can be distinguished by their text only.
-            headers={"Accept-Language": "en-US"},
-        )
-        self.token = token
-        self.limit_s = settings.timeout_s
-        self.sent = False
-        self.answer: Optional[Answer] = None
-        self._multi: Any = PromptMulti(self._multi)
-
-    def begin(self, limit_s: float) -> None:
-        """Forget the last request; the next one has ``limit_s`` seconds."""
-        self.limit_s, self.sent, self.answer = limit_s, False, None
+    def __init__(
+        self, settings: Settings, token: str, doing: str, limit_s: float
+    ) -> None:
+        self._settings, self._token = settings, token
+        self._doing, self._limit_s = doing, limit_s
+        self.answer: Optional[WebAnswer] = None
 
     def send(self, request: Any) -> Any:
-        """Send ``request``; called by the SDK."""
-        context = super().send(request)
-        limit(context[0], self.limit_s, MOST_BYTES, context[1].write, context[2].write)
-        self.sent = True
-        return context
+        """Return what ``wait`` needs; called by the SDK."""
+        return request
 
-    def wait(self, context: Any, failed_auth: bool = False) -> Any:
-        """Wait for the answer, and keep it; called by the SDK."""
-        # As if it had logged in again: then the SDK returns the 401 with its page.
-        answer = super().wait(context, failed_auth=True)
+    def wait(self, request: Any) -> Any:
+        """Send the request, and return the answer; called by the SDK."""
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        answer = ask(
+            f"{self._settings.url}{request.path}{query}",
+            self._doing,
+            ca_file=self._settings.ca_file,
+            timeout_s=self._limit_s,
+            token=self._token,
+            most_bytes=MOST_BYTES,
+            xml=(request.method, request.body or ""),
+        )
         if answer.code == 401:
             raise LoginExpired(sentence_of_page(answer.body))
-        answer.body = _without_control_characters(answer.body)
         self.answer = answer
-        return answer
+        body = _without_control_characters(answer.body)
+        return http.Response(body=body, code=answer.code)
 
-    def release(self) -> None:
-        """Close the connection; the token stays valid."""
-        self.close(logout=False)
+    def check_xml_content_type(self, _: Any) -> None:
+        """Raise ValueError if the answer is not XML; called by the SDK."""
+        if self.answer and not self.answer.media.endswith("/xml"):
+            raise ValueError(self.answer.media)
 
 
-def _without_control_characters(body: bytes) -> bytes:
+def _without_control_characters(body: str) -> bytes:
     """Return the XML ``body`` with a reference (``&#155;``) in place of each character
     that controls a terminal: the SDK's libxml2 writes a line that is not well-formed to
     stderr as it is.
@@ -179,26 +159,15 @@ def _without_control_characters(body: bytes) -> bytes:
         letter = match[0]
         return letter if printable(letter) == letter else f"&#{ord(letter)};"
 
-    text = body.decode("utf-8", "backslashreplace")
-    return _NOT_PLAIN.sub(reference, text).encode("utf-8")
+    return _NOT_PLAIN.sub(reference, body).encode("utf-8")
 
-
-# Send requests through the SDK: log in, reuse connections, translate errors.
 
 # The engine refuses a change until its tasks or operations have ended: a snapshot or a
 # backup may take this long.
 BUSY_S = 1800.0
 
-_LOG = logging.getLogger(__name__)
-# The importing program configures logging; without this, warnings would go to stderr.
-logging.getLogger("ovirt_rdma").addHandler(logging.NullHandler())
 # Ids sent by the engine become parts of the URL; none may lead to another path.
 _PATH = re.compile(r"(\w[\w.-]*(/\w[\w.-]*)*)?", re.ASCII)
-# The number of connections to keep open.
-_MOST_IDLE = 8
-
-
-# Read from and change one engine, with a patience for restarts; the only access to it.
 
 _T = TypeVar("_T")
 
@@ -242,7 +211,6 @@ class Session:
         self._answered = False
         self._closed = False
         self._token = settings.token
-        self._idle: list[EngineConnection] = []
         self._lock = threading.Lock()
         self._login = threading.Lock()
         self._first = threading.Lock()
@@ -269,12 +237,10 @@ class Session:
         """Return the SDK's result. Raises EngineProblem; while the engine is not
         available, only after ``patience_s``, by default that of the session.
         """
-
-        def once() -> Any:
-            return self._ask(read, dict(read.arguments), self.settings.timeout_s)
-
         return self._patiently(
-            once, lambda problem: problem.kind in PASSING, patience_s
+            lambda: self._ask(read, self.settings.timeout_s),
+            lambda problem: problem.kind in PASSING,
+            patience_s,
         )
 
     def read_all(self, reads: Sequence[Read]) -> list[Any]:
@@ -316,8 +282,7 @@ class Session:
             result = self._patiently(once, _not_made, patience_s)
         except EngineProblem as problem:
             raise self._with_reason(call, problem) from problem
-        with self._lock:
-            self.performed.append(call)
+        self.performed.append(call)
         return result
 
     def report_progress(
@@ -357,24 +322,16 @@ class Session:
             if result is not None:
                 return result
             if self.clock() >= until:
-                raise TimeoutProblem(
-                    "engine-wait-timeout",
-                    f"{doing} is not complete after {timeout_s:.0f} s; "
-                    f"last seen: {_status_of(value)}",
-                    TIMEOUT,
-                    doing=doing,
-                )
+                what = f"it is not complete after {timeout_s:.0f} s; last seen: "
+                what += _status_of(value)
+                raise TimeoutProblem("engine-wait-timeout", doing, what, TIMEOUT)
             self.sleep(every_s)
 
     def close(self) -> None:
         """Log out, unless the token comes from the settings. Never raises; may be
         repeated.
         """
-        with self._lock:
-            self._closed = True
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.release()
+        self._closed = True
         with self._login:
             token, self._token = self._token, None
         if token is not None and token != self.settings.token:
@@ -384,11 +341,11 @@ class Session:
         """Return ``problem`` with the reason from the engine's events if the answer has
         none: a refusal by one of the engine's internal commands has no message.
         """
-        no_reason = problem.kind in (INVALID, CONFLICT, BROKEN) and not problem.detail
-        if isinstance(problem, LostAnswer) or problem.code is None or not no_reason:
+        unexplained = problem.kind in (INVALID, CONFLICT, BROKEN) and not problem.detail
+        if isinstance(problem, LostAnswer) or problem.code is None or not unexplained:
             return problem
-        kind, _, about = call.path.partition("/")
-        host = about.partition("/")[0] if kind == "hosts" else None
+        kind, *about = call.path.split("/")
+        host = about[0] if kind == "hosts" and about else None
         try:
             # The newest events that our requests caused, the oldest first.
             ours = f"correlation_id={self.correlation_id}"
@@ -399,31 +356,15 @@ class Session:
             return problem
         reason = "; ".join(text.strip().rstrip(".") for text in texts[-3:])
         what = f"the engine {self.where} says: {reason}"
-        return failed(
-            "engine-refused",
-            call.doing,
-            what,
-            problem.kind,
-            code=problem.code,
-            detail=reason,
-        )
+        more: Any = {"code": problem.code, "detail": reason}
+        return EngineProblem("engine-refused", call.doing, what, problem.kind, **more)
 
     def _act(self, call: Call, limit_s: float) -> Any:
-        # Never send JobId: the engine refuses it for actions that it does not monitor
-        # (Backend.java:421), and ends the job with those that it monitors
-        # (CommandBase.java:1414).
-        arguments = dict(call.arguments)
-        arguments["query"] = {
-            **arguments.get("query", {}),
-            "correlation_id": self.correlation_id,
-        }
         try:
-            # On a new connection: if a connection that was kept open turns out to be
-            # closed, libcurl by itself sends the request again.
-            return self._ask(call, arguments, limit_s, fresh=True)
+            return self._ask(call, limit_s)
         except EngineProblem as problem:
             if _may_be_made(problem):
-                raise lost(problem) from problem
+                raise LostAnswer(problem) from problem
             raise
 
     def _patiently(
@@ -463,67 +404,59 @@ class Session:
             self._trouble_noted = True
         self.listener.note(f"{problem.one_line}; retrying for up to {limit_s:.0f} s")
 
-    def _ask(
-        self,
-        asked: Union[Read, Call],
-        words: Mapping[str, Any],
-        limit_s: float,
-        *,
-        fresh: bool = False,
-    ) -> Any:
-        """Send ``asked`` once, with the arguments ``words``; return the SDK's result.
+    def _ask(self, asked: Union[Read, Call], limit_s: float) -> Any:
+        """Send ``asked`` once; return the SDK's result.
 
-        ``fresh``: on a new connection. Raises EngineProblem, also after :meth:`close`,
-        and TypeError for wrong arguments.
+        Raises EngineProblem, also after :meth:`close`, and TypeError for wrong
+        arguments.
         """
         if not _PATH.fullmatch(asked.path):
             what = f"the engine {self.where} has sent an invalid id: {asked.path!a}"
             # Not BROKEN: it was not sent, so nothing was changed.
-            raise failed("engine-id-invalid", asked.doing, what, INVALID)
+            raise EngineProblem("engine-id-invalid", asked.doing, what, INVALID)
+        words = dict(asked.arguments)
+        if isinstance(asked, Call):
+            # Never send JobId: the engine refuses it for actions that it does not
+            # monitor (Backend.java:421), and ends the job with those that it monitors
+            # (CommandBase.java:1414).
+            ours = {"correlation_id": self.correlation_id}
+            words["query"] = {**words.get("query", {}), **ours}
         for last in (False, True):
-            connection = self._connection(fresh)
+            token = self._logged_in(asked.doing)
+            exchange = _Exchange(self.settings, token, asked.doing, limit_s)
             try:
-                with self._alone_at_first(connection.token):
-                    result = self._send(connection, asked, words, limit_s)
+                with self._alone_at_first(token):
+                    service = services.SystemService(exchange, "").service(asked.path)
+                    result = sdk_method(service, asked)(**words)
             except LoginExpired as error:
-                self._forget(connection)
+                with self._login:
+                    if self._token == token:
+                        self._token = None
                 if last or self.settings.token is not None:
                     raise self._refused(asked.doing, str(error)) from error
-                continue
-            except BaseException:
-                # libcurl may still be using it.
-                connection.release()
-                raise
-            self._keep(connection)
-            return result
+            except Exception as error:
+                if exchange.answer is None:
+                    # An EngineProblem; or the arguments are wrong, a bug of ours.
+                    raise
+                raise engine_problem_of(
+                    error, asked.doing, self.where, exchange.answer
+                ) from error
+            else:
+                self._answered = True
+                return result
         raise AssertionError  # the loop ends in return or raise
 
-    def _send(
-        self,
-        connection: EngineConnection,
-        asked: Union[Read, Call],
-        words: Mapping[str, Any],
-        limit_s: float,
-    ) -> Any:
-        connection.begin(limit_s)
-        method = sdk_method(connection.service(asked.path), asked)
-        began = self.clock()
-        try:
-            result = method(**words)
-        except LoginExpired:
-            raise
-        except Exception as error:
-            if not connection.sent:
-                # The arguments are wrong, which is a bug of ours.
-                raise
-            problem = engine_problem_of(
-                error, asked.doing, self.where, connection.answer
-            )
-            _LOG.warning("%s %s: %s", asked.path, asked.method, problem)
-            raise problem from error
-        took_ms = (self.clock() - began) * 1000
-        _LOG.info("%s %s: done in %.0f ms", asked.path, asked.method, took_ms)
-        return result
+    def _logged_in(self, doing: str) -> str:
+        """Return the token."""
+        with self._login:
+            if self._closed:
+                # A thread of an interrupted run is still working.
+                what = "the session is closed"
+                raise EngineProblem("session-closed", doing, what, INVALID)
+            if self._token is None:
+                self._token = log_in(self.settings)
+                self._answered = True
+            return self._token
 
     @contextmanager
     def _alone_at_first(self, token: str) -> Iterator[None]:
@@ -538,47 +471,15 @@ class Session:
                 return
         yield
 
-    def _connection(self, fresh: bool) -> EngineConnection:
-        with self._lock:
-            if self._idle and not fresh:
-                return self._idle.pop()
-        with self._login:
-            if self._closed:
-                # A thread of an interrupted run is still working.
-                raise EngineProblem("session-closed", "the session is closed", INVALID)
-            if self._token is None:
-                self._token = log_in(self.settings)
-                self._answered = True
-            return EngineConnection(self.settings, self._token)
-
-    def _keep(self, connection: EngineConnection) -> None:
-        with self._lock:
-            self._answered = True
-            reusable = connection.token == self._token and not self._closed
-            if reusable and len(self._idle) < _MOST_IDLE:
-                self._idle.append(connection)
-                return
-        connection.release()
-
-    def _forget(self, refused: EngineConnection) -> None:
-        """Make the next request log in, unless another thread has logged in since."""
-        # The token first: a connection that another thread returns meanwhile must not
-        # be reused.
-        with self._login:
-            if self._token == refused.token:
-                self._token = None
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in (refused, *idle):
-            connection.release()
-
     def _refused(self, doing: str, sentence: str) -> EngineProblem:
         said = f"says: {sentence}" if sentence else "does not accept the token"
         fix = "if the token has expired, log in with a password"
         if "authorized" in sentence:
             fix = ADMINISTRATOR
         what = f"the engine {self.where} {said}"
-        return failed("engine-token-refused", doing, what, DENIED, code=401, fix=fix)
+        return EngineProblem(
+            "engine-token-refused", doing, what, DENIED, code=401, fix=fix
+        )
 
 
 def _status_of(value: Any) -> str:
@@ -603,9 +504,9 @@ def _may_be_made(problem: EngineProblem) -> bool:
     return problem.kind == BROKEN and (problem.code is None or problem.code < 400)
 
 
-# Read the engine's audit log for the results of our requests: the status of an object
-# often does not show why a request was refused, that virtual machines do not leave a
-# host, or that a host which is up has connected its storage.
+# The engine's audit log has the results of our requests: the status of an object often
+# does not show why a request was refused, that virtual machines do not leave a host, or
+# that a host which is up has connected its storage.
 
 # VDS_DETECTED: written when a host that is up has connected its storage, and not if
 # that failed (InitVdsOnUpCommand.java:193-196, ovirt-engine 4.5.7). The status "up" is

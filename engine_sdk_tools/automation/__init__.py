@@ -22,12 +22,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Callable, Optional, Union
 
-from ovirt_rdma.engine_sdk_tools.api.auth import Flags, from_sources, state_folder
+from ovirt_rdma.engine_sdk_tools.api.auth import from_sources, state_folder
 from ovirt_rdma.engine_sdk_tools.api.request import EngineProblem, Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
+from ovirt_rdma.engine_sdk_tools.conversion import plan as conversions
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import pinned_on, running_on
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERT,
@@ -41,47 +41,14 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     data_center_of,
     refused,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.plan import (
-    ConversionPlan,
-    check_resumable,
-    command_of,
-    concerned,
-    earlier_conversions,
-    exit_code,
-    has_other_options,
-    interrupted_lines,
-    is_converted,
-    latest_state,
-    plan_convert,
-    plan_heal,
-    plan_resume,
-    plan_revert,
-    refuse_other_runs,
-    renamed,
-    sentence,
-    task_title,
-    with_related,
-)
 from ovirt_rdma.engine_sdk_tools.conversion.run import ConversionRun
+from ovirt_rdma.engine_sdk_tools.domains import transport
 from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade, create_domain
 from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainRequest,
     plan_domain_create,
 )
-from ovirt_rdma.engine_sdk_tools.domains.transport import (
-    domains_to_verify,
-    no_report,
-    verify,
-)
-from ovirt_rdma.engine_sdk_tools.fleet import check
-from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (
-    PolicyDrift,
-    PolicyPushResult,
-    check_policy,
-    compare,
-    plan_policy_push,
-    push_policy,
-)
+from ovirt_rdma.engine_sdk_tools.fleet import check, policy_push
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import block_problem
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
@@ -118,23 +85,8 @@ from ovirt_rdma.engine_sdk_tools.model import (
     hosts_named,
 )
 from ovirt_rdma.engine_sdk_tools.model import check as refuse_all
-from ovirt_rdma.engine_sdk_tools.networks.attach import (
-    AttachRequest,
-    AttachResult,
-    attach_network,
-    plan_network_attach,
-)
-from ovirt_rdma.engine_sdk_tools.networks.create import (
-    NetworkMade,
-    NetworkRequest,
-    create_network,
-    plan_network_create,
-)
+from ovirt_rdma.engine_sdk_tools.networks import attach, create
 from ovirt_rdma.engine_sdk_tools.preparation import plan as preparation
-from ovirt_rdma.engine_sdk_tools.preparation.plan import (
-    PreparationRequest,
-    PreparationState,
-)
 from ovirt_rdma.engine_sdk_tools.preparation.run import (
     PREPARATION,
     Preparation,
@@ -171,14 +123,14 @@ def connect(
     SSH with the engine's own key if we can read that, else they are unknown.
     ``listener`` gets the progress and notes. Raises Problem if no engine is named.
     """
-    flags = Flags(engine_url=url, username=username, password=password, ca_file=ca_file)
-    session = Session(from_sources(flags, os.environ))
+    given = {"engine_url": url, "username": username, "password": password}
+    session = Session(from_sources(os.environ, {**given, "cafile": ca_file}))
     session.listener = listener or Listener()
     key = default_key()
     if hosts is None and key is not None:
         hosts = AnsibleHosts(Access(key=key))
     states = StateFolder(Path(state_folder(os.environ, os.geteuid())))
-    return RdmaEngine(session, hosts, states, close=session.close)
+    return RdmaEngine(session, hosts, states)
 
 
 class RdmaEngine:
@@ -195,7 +147,6 @@ class RdmaEngine:
         session: Session,
         hosts: Optional[HostAccess],
         states: StateFolder,
-        close: Callable[[], None] = lambda: None,
         *,
         ask: Callable[
             [Sequence[Host], HostAccess], Iterator[tuple[Host, HostReport]]
@@ -205,27 +156,21 @@ class RdmaEngine:
         self.session = session
         self._hosts = hosts
         self._states = states
-        self._close = close
         self._ask, self._tasks = ask, tasks
 
     def __enter__(self) -> RdmaEngine:
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Log out. Never raises; may be repeated."""
-        self._close()
+        self.session.close()
 
     def domains(self, *names: str) -> list[Domain]:
         """Return the NFS domains, or those with these names."""
-        return domains_to_verify(read_engine(self.session), names)
+        return transport.domains_to_verify(read_engine(self.session), names)
 
     def verify(self, *names: str, data_center: Optional[str] = None) -> Matrix:
         """Return the proven transport of each domain on each host of its data center.
@@ -233,12 +178,12 @@ class RdmaEngine:
         UNKNOWN.
         """
         engine = read_engine(self.session)
-        chosen = domains_to_verify(engine, names, data_center)
+        chosen = transport.domains_to_verify(engine, names, data_center)
         centers = {domain.data_center for domain in chosen}
         inside = {c.id for c in engine.clusters if c.data_center in centers}
         hosts = [host for host in engine.hosts if host.cluster in inside]
         reports = (report for _, report in self._asked(hosts))
-        return verify(engine, reports, hosts, chosen)
+        return transport.verify(engine, reports, hosts, chosen)
 
     def check_hosts(
         self,
@@ -270,28 +215,26 @@ class RdmaEngine:
         data_center: Optional[str] = None,
         approve: Approve = always,
         dry_run: bool = False,
-    ) -> Optional[PolicyPushResult]:
+    ) -> Optional[policy_push.PolicyPushResult]:
         """Send the policy ``text`` to hosts, and load it there; without names, to all
         that are up. ``where`` names it in messages. ``dry_run``: only ``approve`` gets
         the plan. Raises PolicyProblem with every mistake before any host is asked.
         """
-        check_policy(text, where)
+        policy_push.check_policy(text, where)
         engine = read_engine(self.session)
         hosts = [
             host
             for host in hosts_named(engine, names, data_center)
             if names or host.status == "up"
         ]
-        access = None if dry_run else self._access()
-        reports = self._stream(hosts) if self._hosts else ()
-        plan = plan_policy_push(hosts, text, where, reports, engine)
+        access = self._hosts if dry_run else self._access()
+        reports = self._stream(hosts) if access else ()
+        plan = policy_push.plan_policy_push(hosts, text, where, reports, engine)
         for diagnostic in plan.warnings:
             self.session.listener.note(f"warning: {diagnostic.at(where)}")
-        if access is None or not hosts:
-            if dry_run:
-                approve(plan)
-            return None if dry_run else PolicyPushResult({})
-        if not approve(plan):
+        if not hosts and not dry_run:
+            return policy_push.PolicyPushResult({})
+        if not approve(plan) or dry_run or access is None:
             return None
         title = f"push a policy to {len(hosts)} host{'s' * (len(hosts) != 1)}"
         resume = (
@@ -299,7 +242,9 @@ class RdmaEngine:
             "keep theirs; policy diff shows which; repeat it to continue"
         )
         with self._task(title, resume) as work:
-            result = push_policy(access, plan, self.session.listener, work.job)
+            result = policy_push.push_policy(
+                access, plan, self.session.listener, work.job
+            )
             failed = ", ".join(pushed.host for pushed in result.failed)
             good = f"{plan.digest} is on all of them"
             outcome = f"failed on {failed}" if failed else good
@@ -312,41 +257,39 @@ class RdmaEngine:
         *names: str,
         where: str = "the policy",
         data_center: Optional[str] = None,
-    ) -> list[PolicyDrift]:
+    ) -> list[policy_push.PolicyDrift]:
         """Compare the policies of hosts with ``text``; without names, of all."""
         policy = parse_policy(text, where).policy
         engine = read_engine(self.session)
         hosts = hosts_named(engine, names, data_center)
         return [
-            compare(host, report, text, policy, where)
+            policy_push.compare(host, report, text, policy, where)
             for host, report in self._asked(hosts)
         ]
 
     def create_network(
-        self, request: NetworkRequest, *, approve: Approve = always
-    ) -> Optional[NetworkMade]:
+        self, request: create.NetworkRequest, *, approve: Approve = always
+    ) -> Optional[create.NetworkMade]:
         """Create a network for IPoIB, with an MTU that the hosts support."""
         engine = read_engine(
             self.session, networks=True, attachments=True, to_change=True
         )
-        center = data_center_named(engine, request.data_center)
-        inside = {host.id for host in engine.hosts_of(center.id)}
-        hosts = [h for h in hosts_named(engine, request.hosts) if h.id in inside]
-        plan = plan_network_create(engine, self._reports(hosts), request)
+        hosts = hosts_named(engine, request.hosts, request.data_center)
+        plan = create.plan_network_create(engine, self._reports(hosts), request)
         if not self._approved(plan, approve):
             return None
         title = f"create network {plan.name}"
         with self._task(title, changes=bool(plan.calls)) as work:
-            return create_network(self.session, plan, work.listener)
+            return create.create_network(self.session, plan, work.listener)
 
     def attach_network(
         self,
-        request: AttachRequest,
+        request: attach.AttachRequest,
         *,
         batch: int = 1,
         keep_going: bool = False,
         approve: Approve = always,
-    ) -> Optional[AttachResult]:
+    ) -> Optional[attach.AttachResult]:
         """Attach a network to NICs of hosts, ``batch`` hosts at a time. After a batch
         in which a host failed, no other one is started, unless ``keep_going``.
         """
@@ -355,7 +298,7 @@ class RdmaEngine:
         )
         hosts = hosts_named(engine, request.hosts)
         reports = self._reports(hosts)
-        plan = plan_network_attach(engine, reports, request)
+        plan = attach.plan_network_attach(engine, reports, request)
         if not self._approved(plan, approve):
             return None
         title = f"attach network {plan.network.name}"
@@ -364,7 +307,7 @@ class RdmaEngine:
             "unchanged; repeat it to continue"
         )
         with self._task(title, resume, changes=bool(plan.todo)) as work:
-            result = attach_network(
+            result = attach.attach_network(
                 self.session, plan, work.listener, batch=batch, keep_going=keep_going
             )
             work.sentence, work.succeeded = result.summary, result.exit_code == 0
@@ -418,27 +361,29 @@ class RdmaEngine:
             check_domains(engine, domains, request)
         center = data_center_of(domains[0])
         with self._locked(engine, center, run) as states:
-            state = latest_state(states, domains)
-            refuse_other_runs(states, state)
+            state = conversions.latest_state(states, domains)
+            conversions.refuse_other_runs(states, state)
             if state is not None and state.stage not in Stage.FINISHED:
-                check_resumable(state, domains, request)
-                if has_other_options(state, request):
+                conversions.check_resumable(state, domains, request)
+                if conversions.has_other_options(state, request):
                     self.session.listener.note(
                         f"resumed with the options of its first run: "
-                        f"{command_of(state)}"
+                        f"{conversions.command_of(state)}"
                     )
                 state = replace(state, batch=request.batch)
                 reports = self._stream(engine.hosts_of(center))
-                plan = plan_resume(state, engine, reports, request.without)
+                plan = conversions.plan_resume(state, engine, reports, request.without)
                 return self._carried_out(plan, run)
-            earlier = earlier_conversions(states, domains)
-            domains = with_related(engine, states, domains, earlier, request.to)
+            earlier = conversions.earlier_conversions(states, domains)
+            domains = conversions.with_related(
+                engine, states, domains, earlier, request.to
+            )
             check_domains(engine, domains, request)
             if run.lock is not None:
                 # Before the checks: the other run may have hosts in maintenance.
                 run.lock.check_free([center, *(domain.id for domain in domains)])
             evacuated = engine.hosts_of(center) if request.rolling else ()
-            plan = plan_convert(
+            plan = conversions.plan_convert(
                 engine,
                 domains,
                 self._stream(engine.hosts_of(center)),
@@ -473,7 +418,7 @@ class RdmaEngine:
         center = data_center_of(domain)
         run = _Run(approve, take_over, dry_run)
         with self._locked(engine, center, run) as states:
-            state = latest_state(states, [domain])
+            state = conversions.latest_state(states, [domain])
             if state is None:
                 raise refused(
                     "conversion-not-recorded",
@@ -482,13 +427,14 @@ class RdmaEngine:
                     f"convert it: ovirt-rdma domain convert {shlex.quote(domain.name)} "
                     "--to tcp --rolling",
                 )
-            refuse_other_runs(states, state)
+            conversions.refuse_other_runs(states, state)
             over = state.stage in (Stage.REVERTED, Stage.ROLLED_BACK)
-            if over and not is_converted(state):
+            if over and not conversions.is_converted(state):
                 return state
             state = replace(state, batch=batch)
             reports = self._stream(engine.hosts_of(center))
-            return self._carried_out(plan_revert(state, engine, reports), run)
+            plan = conversions.plan_revert(state, engine, reports)
+            return self._carried_out(plan, run)
 
     def heal(
         self,
@@ -507,24 +453,19 @@ class RdmaEngine:
         """
         engine = read_engine(self.session, to_change=True)
         center = data_center_named(engine, data_center).id
-        domains = domains_to_verify(engine, names, data_center)
-        run = _Run(approve, take_over, dry_run)
+        domains = transport.domains_to_verify(engine, names, data_center)
+        run, hosts = _Run(approve, take_over, dry_run), engine.hosts_of(center)
         with self._locked(engine, center, run) as states:
             begun = (s for s in states if s.kind == HEAL)
             interrupted = next((s for s in begun if s.stage in Stage.UNDER_WAY), None)
-            refuse_other_runs(states, interrupted)
-            stream = self._stream(engine.hosts_of(center))
+            conversions.refuse_other_runs(states, interrupted)
+            reports = self._stream(hosts)
             if interrupted is not None:
-                return self._carried_out(plan_resume(interrupted, engine, stream), run)
-            plan = plan_heal(
-                engine,
-                center,
-                domains,
-                stream,
-                pinned=pinned_on(self.session, engine.hosts_of(center)),
-                batch=batch,
-                now=time.time(),
-            )
+                plan = conversions.plan_resume(interrupted, engine, reports)
+                return self._carried_out(plan, run)
+            pinned = pinned_on(self.session, hosts)
+            more: Any = {"pinned": pinned, "batch": batch, "now": time.time()}
+            plan = conversions.plan_heal(engine, center, domains, reports, **more)
             if not plan.state.hosts and not run.dry_run:
                 refuse_all(plan.warnings)
                 return replace(plan.state, stage=Stage.CONVERTED)
@@ -534,12 +475,12 @@ class RdmaEngine:
         self,
         data_center: str,
         *names: str,
-        request: PreparationRequest,
+        request: preparation.PreparationRequest,
         variables: Optional[Mapping[str, Any]] = None,
         approve: Approve = always,
         take_over: bool = False,
         dry_run: bool = False,
-    ) -> Optional[PreparationState]:
+    ) -> Optional[preparation.PreparationState]:
         """Install and set up the add-on on hosts of a data center, batch by batch, or
         continue that; without names, on all.
 
@@ -554,7 +495,7 @@ class RdmaEngine:
         hosts = [h for h in hosts_named(engine, names) if h.id in inside]
         run = _Run(approve, take_over, dry_run)
         with self._locked(engine, center, run, prepares=True) as states:
-            refuse_other_runs(states, None)
+            conversions.refuse_other_runs(states, None)
             file = self._preparation_file(center)
             earlier = file.read()
             if earlier is not None and earlier.stage == preparation.PREPARING:
@@ -568,11 +509,8 @@ class RdmaEngine:
                 return None
             if all(record.stage in preparation.OVER for record in state.hosts):
                 return state
-            by_engine = any(
-                record.way == preparation.REINSTALL for record in state.hosts
-            )
-            problem = block_problem() if by_engine else None
-            if problem is not None:
+            by_engine = any(one.way == preparation.REINSTALL for one in state.hosts)
+            if by_engine and (problem := block_problem()):
                 raise problem
             run.lock.check_free([center])
             if not approve((state, {})):
@@ -591,10 +529,8 @@ class RdmaEngine:
                     self.session, access, file, listener, request, given, lock
                 ).run(state)
             if lock.job is not None:
-                good = preparation.exit_code(state) == 0
-                lock.job.finish(
-                    f"{title}: {preparation.sentence(state)}", succeeded=good
-                )
+                text = f"{title}: {preparation.sentence(state)}"
+                lock.job.finish(text, succeeded=preparation.exit_code(state) == 0)
             return state
 
     def _preparation_file(self, center: str) -> PreparationFile:
@@ -605,9 +541,9 @@ class RdmaEngine:
         engine: Engine,
         center: str,
         hosts: Sequence[Host],
-        request: PreparationRequest,
-        earlier: Optional[PreparationState],
-    ) -> PreparationState:
+        request: preparation.PreparationRequest,
+        earlier: Optional[preparation.PreparationState],
+    ) -> preparation.PreparationState:
         looks, proven = None, set()
         if self._hosts is not None:
             asked = self._ask(hosts, self._hosts)
@@ -636,12 +572,9 @@ class RdmaEngine:
         except NameProblem:
             for center in engine.data_centers:
                 for state in self._states.states(center.id):
-                    for record in state.domains:
-                        known = name in (record.name, record.id)
-                        if state.kind == CONVERT and known:
-                            return Domain(
-                                record.id, record.name, "data", "nfs", center.id
-                            )
+                    for one in state.domains if state.kind == CONVERT else ():
+                        if name in (one.name, one.id):
+                            return Domain(one.id, one.name, "data", "nfs", center.id)
             raise
 
     @contextmanager
@@ -660,7 +593,10 @@ class RdmaEngine:
         with ExitStack() as held:
             if not run.dry_run:
                 held.enter_context(self._states.only_run(center))
-            states = [renamed(state, engine) for state in self._states.states(center)]
+            states = [
+                conversions.renamed(state, engine)
+                for state in self._states.states(center)
+            ]
             if not run.dry_run:
                 jobs = [s.job for s in states if s.stage not in Stage.FINISHED]
                 present = self._preparation_file(center).read()
@@ -699,7 +635,7 @@ class RdmaEngine:
             raise
 
     def _carried_out(
-        self, plan: ConversionPlan, run: _Run
+        self, plan: conversions.ConversionPlan, run: _Run
     ) -> Optional[ConversionState]:
         state, lock = plan.state, run.lock
         if lock is None:
@@ -707,29 +643,31 @@ class RdmaEngine:
             return None
         access = self._access()
         if state.stage in Stage.UNDER_WAY:
-            lock.check_free(concerned(state))
+            lock.check_free(conversions.concerned(state))
         if not self._approved(plan, run.approve):
             return None
         if self._tasks:
-            about = concerned(state)
-            state = replace(state, job=lock.claim(state, task_title(state), about))
+            about = conversions.concerned(state)
+            state = replace(
+                state, job=lock.claim(state, conversions.task_title(state), about)
+            )
         file, job = self._states.file_for(state), lock.job
         with self._paused(
-            lock, lambda: interrupted_lines(file.last or state)
+            lock, lambda: conversions.interrupted_lines(file.last or state)
         ) as listener:
             fresh = time.monotonic() - run.began <= FRESH_S
             observed = plan.observed if fresh else {}
             state = ConversionRun(
                 self.session, access, file, listener, state, observed, lock.check
             ).run()
-        succeeded = exit_code(state) == 0
+        succeeded = conversions.exit_code(state) == 0
         if state.kind != HEAL and state.stage not in Stage.FINISHED:
             # Only this machine knows about an incomplete conversion: the next one of
             # another machine would take what it left for the baseline.
             if job is not None:
-                job.leave_open(sentence(state))
+                job.leave_open(conversions.sentence(state))
         elif job is not None:
-            job.finish(sentence(state), succeeded=succeeded)
+            job.finish(conversions.sentence(state), succeeded=succeeded)
         elif state.job is not None:
             # An earlier run of this conversion has left it open.
             try:
@@ -760,7 +698,7 @@ class RdmaEngine:
 
     def _asked(self, hosts: Sequence[Host]) -> Iterator[tuple[Host, HostReport]]:
         if self._hosts is None:
-            return ((host, no_report(host)) for host in hosts)
+            return ((host, transport.no_report(host)) for host in hosts)
         return self._ask(hosts, self._hosts)
 
     def _stream(self, hosts: Sequence[Host]) -> Iterator[HostReport]:

@@ -27,7 +27,6 @@ from functools import partial
 from typing import Any, Callable, Optional, TypeVar
 
 from ovirt_rdma.engine_sdk_tools.api.request import (
-    BROKEN,
     MISSING,
     SEE_LOG,
     Call,
@@ -202,7 +201,7 @@ def create_domain(
         if failed:
             reason = "; ".join(failed)
             fix = f"on each host that is named: {nfs_check(plan.row.export)}"
-            raise EngineProblem("domain-not-mounted", reason, BROKEN, fix=fix)
+            raise Problem("domain-not-mounted", reason, fix)
     except Problem as error:
         explained = _with_events(events, error, plan)
         undone = undo(session, run.undoing(), listener)
@@ -302,7 +301,7 @@ class _Run:
                     f"{plan.name} is attached, but could not be activated: it is "
                     f"{status_words(status)}"
                 )
-                raise EngineProblem("domain-not-active", sentence, BROKEN)
+                raise Problem("domain-not-active", sentence)
 
     def prove(self, events: Optional[MountEvents] = None) -> list[str]:
         """Find out which hosts have mounted the domain; return clauses on those that

@@ -242,7 +242,6 @@ WITHOUT_ROW = {
         ),
     ],
     "it asks for a password and a CA: tests/cli/engine/test_login_verb.py": [
-        *fixed("cli/engine/session.py:_readable", "ovirt-rdma login --fetch-ca"),
         *fixed(
             "engine_sdk_tools/api/request.py:of_curl", "ovirt-rdma login --fetch-ca"
         ),

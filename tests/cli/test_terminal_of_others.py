@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 import sys
 
@@ -14,7 +13,7 @@ from support.command_line import run_on_terminal
 from support.engine.engine_command_line import access
 from support.engine.engine_door import DoubleDoor, serve_hosts
 
-from ovirt_rdma.cli.engine.session import Progress, _log_to
+from ovirt_rdma.cli.engine.session import Progress
 from ovirt_rdma.cli.output import Output
 
 # Title, clipboard and screen of xterm; C1 codes; changes of the writing direction; line
@@ -79,9 +78,10 @@ def test_a_question(monkeypatch):
 
 
 PASSWORD = """
-from ovirt_rdma.cli.engine.session import _asked_password
+from ovirt_rdma.cli.engine.session import completed
 from ovirt_rdma.engine_sdk_tools.api.auth import Settings
-print(len(_asked_password(Settings("https://e/ovirt-engine/api", "a\\x1b[2J\\u202e"))))
+settings = Settings("https://e/ovirt-engine/api", "a\\x1b[2J\\u202e")
+print(len(completed(settings).password))
 """
 
 
@@ -202,24 +202,3 @@ def test_documents_are_whole_and_steer_nothing(capsys):
     err = capsys.readouterr().err
     is_shown(err)
     assert json.loads(err)["sentence"] == STEERS
-
-
-def test_the_log(tmp_path):
-    file = tmp_path / "log"
-    logger = logging.getLogger("ovirt_rdma")
-    before = [*logger.handlers]
-    _log_to(str(file), "info")
-    try:
-        try:
-            raise RuntimeError(f"{STEERS}error")
-        except RuntimeError:
-            logger.exception("%s: line", STEERS)
-    finally:
-        for handler in {*logger.handlers} - {*before}:
-            logger.removeHandler(handler)
-            handler.close()
-    text = file.read_text()
-    is_shown(text, r"\U000e0041:line", r"\U000e0041error")
-    assert all(
-        line.startswith(("20", "Traceback", " ", "Run")) for line in text.splitlines()
-    )

@@ -6,8 +6,6 @@ tests/engine/test_engine_api_docs.py runs the examples of their page.
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 from engine_double import EngineDouble, sample_world
 from engine_double.faults import ServiceUnavailableHtml
@@ -43,7 +41,7 @@ class Site:
 
     def on_machine(self, states, door=None):
         session = open_session(self.double, Clock())
-        return RdmaEngine(session, door or self.door, states, session.close)
+        return RdmaEngine(session, door or self.door, states)
 
     def transports(self):
         return [host.mounts.get(EXPORT) for host in self.world.hosts.values()]
@@ -206,10 +204,8 @@ def test_checks_come_before_the_plan(site):
     site.world.host("host02").rdma_ready = False
     with pytest.raises(ChecksFailed, match="host02"):
         site.rdma.convert("data1", approve=lambda _: pytest.fail("asked"))
-    with (
-        pytest.raises(Refused, match="no access"),
-        contextlib.closing(RdmaEngine(site.rdma.session, None, site.states)) as blind,
-    ):
+    blind = RdmaEngine(site.rdma.session, None, site.states)
+    with pytest.raises(Refused, match="no access"):
         blind.convert("data1")
 
 

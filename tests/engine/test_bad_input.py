@@ -151,7 +151,7 @@ WRONG_NAMES = [
     ("hosts check --datacenter nope", 2, "no data center 'nope'", "Default, dc1"),
     ("domain list --datacenter DC1", 2, "no data center 'DC1'", "did you mean dc1?"),
     ("domain verify dta1", 2, "no storage domain 'dta1'", "did you mean data1?"),
-    ("domain verify data1 --datacenter Default", 2, "'dc1', not in data center"),
+    ("domain verify data1 --datacenter Default", 2, "'data1' in data center 'Default'"),
     ("policy diff policy.yaml --hosts h9", 2, "no host 'h9'"),
     ("policy push policy.yaml --hosts 'x*,h9'", 2, "no host 'x*' or 'h9'"),
     (CREATE.replace("dc1", "dc2"), 2, "no data center 'dc2'", "did you mean dc1?"),
@@ -554,8 +554,8 @@ def test_an_engine_in_trouble(asked, verb, trouble):
 
 
 def test_an_engine_that_is_silent_for_once(asked, monkeypatch):
-    def hurried(words):
-        return dataclasses.replace(settings_of(words), timeout_s=0.05)
+    def hurried(words, output):
+        return dataclasses.replace(settings_of(words, output), timeout_s=0.05)
 
     monkeypatch.setattr(session, "settings_of", hurried)
     asked.double.fail_next("GET", "/clusters", Timeout(0.3))

@@ -35,7 +35,7 @@ _NOUNS = ("maintenance", "error", "reboot", "install_failed", "contend", "mixed"
             "preparing for maintenance",
             "preparing for maintenance",
         ),
-        ("non_operational", "non-operational", "non-operational"),
+        ("non_operational", "non-operational", "non operational"),
         (None, "in an unknown status", "unknown"),
         ("unknown", "in an unknown status", "unknown"),
     ],

@@ -39,7 +39,6 @@ from support.engine.engine_command_line import Clock, Result
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.api.auth import (
-    Flags,
     Settings,
     from_sources,
     log_in,
@@ -285,7 +284,7 @@ class Site:
     # -- the engine
 
     def settings(self) -> Settings:
-        return from_sources(Flags(), self.environment(), None)
+        return from_sources(self.environment())
 
     @property
     def session(self) -> Session:

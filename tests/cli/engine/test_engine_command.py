@@ -76,7 +76,10 @@ def test_help_of_each_verb(capsys, verb):
         ("domain convert d --to rdma --batch x", "'x' is not a number from 1 to 100"),
         ("domain create d --datacenter a", "required: --export"),
         ("network create n", "required: --datacenter"),
-        ("network create n --datacenter a --mtu 99999", "neither auto nor an MTU"),
+        (
+            "network create n --datacenter a --mtu 99999",
+            "is not a number from 68 to 65520",
+        ),
         ("network attach n --hosts a,,b", "'a,,b' has an empty name"),
         ("hosts list --password x", "unknown arguments: --password x"),
         ("hosts list --config-file", "expected one argument"),
@@ -151,6 +154,20 @@ def test_a_password_file_that_is_none(capsys, tmp_path, text, said):
     found = run_engine(capsys, None, None, *words)
     found.refused(1, said)
     assert "secret" not in found.err
+
+
+@pytest.mark.parametrize(
+    ("mode", "text", "warned"),
+    [(0o644, "password = x", True), (0o600, "password = x", False), (0o644, "", False)],
+)
+def test_a_password_that_others_may_read_is_a_warning(
+    capsys, tmp_path, mode, text, warned
+):
+    file = tmp_path / "mine.conf"
+    file.write_text(f"[a]\n{text}\n")
+    file.chmod(mode)
+    found = run_engine(capsys, None, None, "hosts", "list", "--config-file", str(file))
+    assert (f"in {file}: chmod 600 {file}" in found.err) == warned
 
 
 @pytest.mark.parametrize("text", [None, "no certificate"])

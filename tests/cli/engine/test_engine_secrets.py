@@ -64,6 +64,5 @@ def test_no_secret_is_shown(capsys, monkeypatch, tmp_path, double, log, way):
     assert ("Traceback" in result.err) == (way == "bug")
     sent = "".join(f"{one.path}{one.query}{one.body}" for one in double.requests)
     shown = result.out + result.err + log.read_text() + sent
-    assert log.read_text()
     for secret in ("s3cret", "of-the-double"):
         assert secret not in shown

@@ -13,6 +13,7 @@ import pytest
 
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.cli.engine.session import own_policy, read_ini
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     StateFile,
     StateFileProblem,
@@ -75,7 +76,7 @@ def test_a_home_that_is_none_has_no_settings(home, tmp_path, monkeypatch):
     (tmp_path / "loop").symlink_to("loop")
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / home))
-    assert read_ini(None) is None
+    assert read_ini(None, Output()) is None
 
 
 def test_a_policy_in_a_folder_of_others_is_not_taken_for_none(private, monkeypatch):

@@ -75,7 +75,7 @@ VERBS = (
         ("apply a b", "unknown arguments: b"),
         (
             "apply --confirm-timeout 9",
-            "'9' is not 10 to 86400 seconds, as 90 or 1min",
+            "'9' is not 10 to 86400 seconds, as 90 or 2min",
         ),
         ("apply --confirm-timeout 86401", "'86401' is not 10 to 86400 seconds"),
         (

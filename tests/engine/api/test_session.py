@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import threading
-from unittest import mock
 
 import pytest
 from engine_double.faults import (
@@ -21,8 +20,7 @@ from ovirtsdk4 import types
 from support.engine.engine_command_line import Notes, open_session
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.api import auth
-from ovirt_rdma.engine_sdk_tools.api.auth import PromptMulti, Settings
+from ovirt_rdma.engine_sdk_tools.api.auth import Settings
 from ovirt_rdma.engine_sdk_tools.api.request import (
     BROKEN,
     BUSY,
@@ -41,11 +39,7 @@ from ovirt_rdma.engine_sdk_tools.api.request import (
     TimeoutProblem,
     of_curl,
 )
-from ovirt_rdma.engine_sdk_tools.api.session import (
-    AT_ONCE,
-    EngineConnection,
-    Session,
-)
+from ovirt_rdma.engine_sdk_tools.api.session import AT_ONCE, Session
 
 pytestmark = pytest.mark.hypervisor
 
@@ -266,31 +260,6 @@ def test_a_token_that_expired_is_renewed(double, session):
     assert double.sso.logins == 2
 
 
-def test_what_another_thread_keeps_meanwhile_is_not_taken_up(
-    double, clock, monkeypatch
-):
-    user, password = next(iter(double.world.passwords.items()))
-    api = Session(Settings(double.url, user, password), clock=clock)
-    read = Read("hosts", "reading the hosts")
-    api.read(read)
-    old = api._connection(fresh=False)
-    other = EngineConnection(api.settings, old.token)
-    api._keep(old)
-    double.expire_tokens()
-    release = EngineConnection.release
-
-    def released(connection):
-        # The other thread got its answer just before the tokens expired.
-        monkeypatch.setattr(EngineConnection, "release", release)
-        api._keep(other)
-        connection.release()
-
-    monkeypatch.setattr(EngineConnection, "release", released)
-    assert len(api.read(read)) == len(double.world.hosts)
-    assert double.sso.logins == 2
-    api.close()
-
-
 def test_a_token_that_was_given_is_neither_renewed_nor_revoked(double, clock):
     token = double.sso.new_token()
     with Session(Settings(double.url, token=token), clock=clock) as session:
@@ -416,28 +385,6 @@ def test_an_answer_that_does_not_come_in_time(double, clock):
             session.perform(down(double))
         assert caught.value.kind == TIMEOUT
     assert len(double.changes()) == 1
-
-
-@pytest.mark.parametrize(("due_ms", "asked_s"), [(30, 0.03), (5000, 1.0), (-1, 1.0)])
-def test_a_time_limit_is_looked_at_when_it_is_due(due_ms, asked_s):
-    """The SDK itself checks only once per second."""
-    multi = mock.Mock(timeout=lambda: due_ms)
-    PromptMulti(multi).select(1.0)
-    multi.select.assert_called_once_with(asked_s)
-
-
-@pytest.mark.parametrize(
-    ("user", "fix"),
-    [
-        ("admin", "add the profile to the user: admin@internal; with Keycloak "),
-        ("admin@internal", "correct the user or the password; with Keycloak the user "),
-        ("admin@ovirt@internalsso", "correct the user or the password"),
-    ],
-)
-def test_a_refused_user_gets_the_name_that_keycloak_wants(user, fix):
-    shown = auth._user_fix(user)
-    assert shown.startswith(fix)
-    assert ("admin@ovirt@internalsso" in shown) == ("Keycloak" in fix)
 
 
 def test_an_unreachable_engine_is_said_once():

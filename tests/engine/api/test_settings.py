@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.api.auth import (
-    Flags,
     IniFile,
-    create_folder,
     engine_address,
     engine_url,
     from_sources,
@@ -35,8 +33,6 @@ cafile = /one.pem
 [two]
 engine_url = https://two.example.com/ovirt-engine/api
 username = two@internal
-log_file = /tmp/two.log
-log_level = debug
 """
 ENVIRON = {
     "OVIRT_URL": "https://env.example.com/ovirt-engine/api",
@@ -46,8 +42,14 @@ ENVIRON = {
 }
 
 
-def ini(text=INI, **more):
-    return IniFile("/home-of/ovirt-rdma.conf", text, **more)
+def ini(text=INI):
+    return IniFile("/home-of/ovirt-rdma.conf", text)
+
+
+def found_in(flags, environ, file, default_ca=None):
+    given = {key: value for key, value in flags.items() if key != "config"}
+    file = None if file is None else ini(file)
+    return from_sources(environ, given, file, flags.get("config"), default_ca)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,6 @@ def ini(text=INI, **more):
         ("https://engine/ovirt-engine/api/", "https://engine/ovirt-engine/api"),
         ("https://[fd00::1]", "https://[fd00::1]/ovirt-engine/api"),
         ("http://127.0.0.1:8080", "http://127.0.0.1:8080/ovirt-engine/api"),
-        ("bücher.example:8443", "https://xn--bcher-kva.example:8443/ovirt-engine/api"),
     ],
 )
 def test_an_engine_as_people_write_it(text, url):
@@ -76,7 +77,7 @@ def test_an_engine_as_people_write_it(text, url):
         ("https://admin:pw@engine:port", "has-credentials", "--password-file"),
         ("admin:pw@[fd00", "has-credentials", "--password-file"),
         ("https://ü..example", "invalid", "is not an engine's URL"),
-        ("https://engine/ü/api", "invalid", "path is /ü/api"),
+        ("bücher.example", "invalid", "not ASCII"),
         ("ftp://engine", "invalid", "'ftp://engine'"),
         ("https://", "invalid", "'https://'"),
         ("https://engine/other", "invalid", "path is /other"),
@@ -131,8 +132,7 @@ def test_addresses_beside_the_api():
     ],
 )  # fmt: skip
 def test_what_wins(flags, environ, file, url, user, password, ca):
-    file = None if file is None else ini(file)
-    found = from_sources(Flags(**flags), environ, file, "/ca")
+    found = found_in(flags, environ, file, "/ca")
     assert found.url == f"https://{url}.example.com/ovirt-engine/api"
     assert found.username == (user and f"{user}@internal")
     assert found.password == password
@@ -153,7 +153,7 @@ def test_what_wins(flags, environ, file, url, user, password, ca):
 )
 def test_a_token_or_a_password(flags, environ, file, token, password):
     environ = {"OVIRT_URL": "one.example.com", **environ}
-    found = from_sources(Flags(**flags), environ, file and ini(file))
+    found = found_in(flags, environ, file)
     assert (found.token, found.password) == (token, password)
 
 
@@ -170,37 +170,27 @@ def test_a_token_or_a_password(flags, environ, file, token, password):
          "did you mean engine_url?"),
         ({}, "[a]\nqqqq=x", "settings-key-unknown", "'qqqq'", "engine_url, "),
         ({}, "password=secret", "settings-file-invalid",
-         "ovirt-rdma.conf:1: this line is in no section", "[default]"),
+         "ovirt-rdma.conf:1: it needs a section, [default]", ""),
         ({}, "[a]\nsecret", "settings-file-invalid",
          "ovirt-rdma.conf:2: this line is not 'key = value'", ""),
         ({}, "[a]\n[a]\n", "settings-file-invalid",
-         "ovirt-rdma.conf:2: the section [a] is there twice", ""),
+         "ovirt-rdma.conf:2: this section is there twice", ""),
         ({}, "[a]\nusername=x\nusername=secret", "settings-file-invalid",
-         "ovirt-rdma.conf:3: section [a] has username twice", ""),
-        ({}, "[a]\nengine_url=e\nlog_level=debgu", "log-level-unknown", "'debgu'",
-         "did you mean debug?"),
+         "ovirt-rdma.conf:3: its section has this key twice", ""),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_a_file(flags, file, id, named, fix):
     with problem(id) as caught:
-        from_sources(Flags(**flags), {}, None if file is None else ini(file))
+        found_in(flags, {}, file)
     assert named in str(caught.value)
     assert fix in caught.value.fix
     assert "secret" not in str(caught.value)
 
 
-def test_a_password_that_others_may_read_is_a_warning():
-    (warning,) = from_sources(Flags(), {}, ini(open_to_others=True)).warnings
-    assert "chmod 600 /home-of/ovirt-rdma.conf" in warning
-    for file in (ini(), ini("[a]\nengine_url=e", open_to_others=True)):
-        assert from_sources(Flags(), {}, file).warnings == ()
-
-
 def test_no_secret_is_shown():
-    found = from_sources(Flags(password="of-flag"), {"OVIRT_URL": "e.example"}, ini())
-    for one in (found, Flags(password="of-flag"), ini()):
-        assert "of-flag" not in repr(one)
-        assert "of%the" not in repr(one)
+    found = from_sources({"OVIRT_URL": "e.example"}, {"password": "of-flag"}, ini())
+    assert "of-flag" not in repr(found)
+    assert "of%the" not in repr(ini())
 
 
 @pytest.mark.parametrize(
@@ -240,11 +230,6 @@ def test_where_files_are(environ, euid, state, settings):
     assert str(settings_file(environ)) == settings
 
 
-def test_without_a_home(tmp_path):
+def test_without_a_home():
     with problem("home-unknown", "XDG_STATE_HOME"):
         state_folder({}, 7)
-    made = create_folder(tmp_path / "a" / "b")
-    assert made.stat().st_mode & 0o777 == 0o700
-    (tmp_path / "file").touch()
-    with problem("folder-not-created", tmp_path / "file" / "b"):
-        create_folder(tmp_path / "file" / "b")

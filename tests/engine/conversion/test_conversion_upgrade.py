@@ -137,7 +137,9 @@ class Denied:
 
     def __call__(self, call, **words):
         if call.doing.startswith(self.which):
-            raise EngineProblem("engine-permission-denied", "no", DENIED, code=403)
+            raise EngineProblem(
+                "engine-permission-denied", "it", "no", DENIED, code=403
+            )
         return self.perform(call, **words)
 
 

@@ -69,7 +69,8 @@ def test_a_session_asks_once(clock):
     with EngineDouble(world) as double:
         assert known(double, clock, times=3) == ([OTHER], ())
         # An ISO domain or one on block storage cannot be the hosted engine's.
-        assert asked(double) == ["data1", "data2", OTHER]
+        assert {OTHER} <= {*asked(double)} <= {"data1", "data2", OTHER}
+        assert len(asked(double)) == len({*asked(double)})
         assert known(double, clock) == ([OTHER], ())
 
 
@@ -80,7 +81,7 @@ def test_domains_of_other_data_centers_are_not_asked(clock):
     world.domain("data2").data_center = far.id
     with EngineDouble(world) as double:
         assert known(double, clock) == ([OTHER], ())
-        assert asked(double) == ["data1", OTHER]
+        assert {OTHER} <= {*asked(double)} <= {"data1", OTHER}
 
 
 @pytest.mark.parametrize("code", [403, 404, 500])

@@ -20,6 +20,7 @@ from engine_double.views import cluster_view, connection_view
 from ovirtsdk4 import Error, types
 from ovirtsdk4.reader import Reader
 
+from ovirt_rdma.engine_sdk_tools.api.auth import WebAnswer
 from ovirt_rdma.engine_sdk_tools.api.request import (
     BUSY,
     MISSING,
@@ -114,7 +115,7 @@ class Site:
             return
         if self.lose and self.acts[-1].startswith("perform"):
             self._cut_off()
-            raise LostAnswer("engine-answer-lost", "the answer is lost", "timeout")
+            raise LostAnswer(EngineProblem("id", "a change", "it is lost", TIMEOUT))
         if self.after:
             self._cut_off()
             self.dead = True
@@ -188,7 +189,9 @@ class Site:
             said = Reader.read(answer.body) if answer.body else None
             # As in ovirtsdk4, a failed action contains its fault.
             fault = said.fault if isinstance(said, types.Action) else said
-            raise engine_problem_of(Error("", code=answer.status, fault=fault), doing)
+            error = Error("", code=answer.status, fault=fault)
+            sent = WebAnswer(answer.status, "a body", "application/xml")
+            raise engine_problem_of(error, doing, "of tests", sent)
         return answer
 
     def wait_until(
@@ -203,11 +206,8 @@ class Site:
                 self._after()
                 return said
             self.sleep(_EVERY_S)
-        raise TimeoutProblem(
-            "engine-wait-timeout",
-            f"{doing} is not done; last seen: {found.status}",
-            TIMEOUT,
-        )
+        what = f"it is not done; last seen: {found.status}"
+        raise TimeoutProblem("engine-wait-timeout", doing, what, TIMEOUT)
 
     # -- keeper
 
