@@ -39,7 +39,7 @@ class SoftRoce:
         guest.run(f"rdma link delete {self.device(netdev)}", check=True)
 
     def mend(self, guest: Guest, netdev: str) -> None:
-        """Make the RDMA device anew if it has lost its GSI queue pair.
+        """Add the RDMA device again if it has lost its GSI queue pair.
 
         With Linux 6.12 one datagram that it sends without a carrier ends that for ever
         (rxe_net.c:372, rxe_req.c:845): its port then gets no RDMA connection any more.
