@@ -175,7 +175,11 @@ WRONG_NAMES = [
     (f"{ATTACH.replace('*', 'host9')} {RANGE}", 2, "no host 'host9'"),
     (f"{ATTACH.replace('ib0', 'ib7')} {RANGE}", 3, "host01", "no NIC", "eth0, ib0"),
     (f"{ATTACH.replace('storage', 'zzz')} {RANGE}", 2, ": ovirtmgmt, storage\n"),
-    (f"{ATTACH.replace('ib0', 'eth0')} {RANGE}", 3, "management network ovirtmgmt"),
+    (
+        f"{ATTACH.replace('ib0', 'eth0')} {RANGE}",
+        3,
+        "the network ovirtmgmt, the management network",
+    ),
 ]
 
 
@@ -317,7 +321,7 @@ def test_ranges_that_are_wrong(asked, text, code, said):
 def test_hosts_in_the_wrong_state(asked, status):
     asked.world.host("host02").status = status
     found = asked(f"{ATTACH} {RANGE} -y")
-    found.refused(3, f"host02 is {status_words(status)}")
+    found.refused(3, f"host02: it is {status_words(status)}")
     assert asked.double.changes() == []
 
 

@@ -154,7 +154,7 @@ def look_at(its: Any) -> None:
             no_bug(problem)
     no_bug(netdevs_of(HOST, its, NetworkRequest("n", "dc1", nic_match="ib*")))
     if its.facts is not None:
-        no_bug(ipoib_mtus(its.facts, None), interfaces_of(its.facts))
+        no_bug(ipoib_mtus(its.facts), interfaces_of(its.facts))
 
 
 TEXTS = st.one_of(
