@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from ovirt_rdma.cli.engine import session
+from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from ovirt_rdma.host.changes.journal import Journal, Ledger
 from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, under
@@ -77,5 +78,5 @@ def test_of_the_settings_with_the_password_with_the_next_reading(
     path = tmp_path / ("mine.conf" if named else "ovirt-rdma.conf")
     rest = killed_write(path)
     path.write_text("[ovirt-rdma]\n")
-    assert session.read_ini(str(path) if named else None)
+    assert session.read_ini(str(path) if named else None, Output())
     assert not rest.exists()
