@@ -177,7 +177,6 @@ def test_made_used_and_reverted() -> None:
         assert host.said(f"cat {PF}/sriov_numvfs") == "3"
         host.said(_FROM_GUEST)
         host.must("revert")
-        host.said("rm -f /var/lib/ovirt-rdma/findings.json")
         after = host.said(_AS_FOUND).splitlines()
         assert [line for line in after if line != "journal.json"] == found.splitlines()
 
@@ -223,6 +222,5 @@ def test_sixteen_over_three_boots(rebooted: ChangedHost) -> None:
         assert any(plan.exit_code == 0 for plan in plans)
     reverted = host.run("revert", timeout=SLOW_S)
     assert reverted.exit_code == 0, reverted
-    host.said("rm -f /var/lib/ovirt-rdma/findings.json")
     after = host.said(_AS_FOUND).splitlines()
     assert [line for line in after if line != "journal.json"] == found.splitlines()
