@@ -1,37 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Run ``facts``: print an overview of the host.
 
-This module has the head of the overview and its tables of modules, units and udev
-rules; ``shown`` has the others.
+This module has the head of the overview; ``shown`` has its tables.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
-from typing import Optional, Union
+from typing import Optional
 
 from ovirt_rdma.cli.host.arguments import HostVerb, add_facts
 from ovirt_rdma.cli.host.shown import devices, mounts
-from ovirt_rdma.cli.host.shown.devices import (
-    Section,
-    interfaces,
-    known,
-    table,
-)
-from ovirt_rdma.cli.host.shown.mounts import settings
+from ovirt_rdma.cli.host.shown.devices import interfaces, known, table
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import UsageProblem
-from ovirt_rdma.host.facts.devices import NetworkManager
 from ovirt_rdma.host.facts.model import (
     Facts,
-    ModprobeLine,
     NfsServer,
     RdmaStack,
     SELinux,
-    UdevLine,
     load,
     to_json_dict,
 )
@@ -40,9 +29,6 @@ from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.fabric import FabricPolicy
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import in_force
-
-# Where modules of the kernel's own package are, below /lib/modules/RELEASE.
-_KERNELS_OWN = "kernel/"
 
 
 def head(facts: Facts) -> list[tuple[str, str]]:
@@ -59,10 +45,8 @@ def head(facts: Facts) -> list[tuple[str, str]]:
         ("SELinux", _selinux(software.selinux)),
         ("rdma-core", software.rdma_core),
         ("RDMA stack", known(*map(_stack, software.stacks), between="; ")),
-        ("NetworkManager", _manager(facts.network_manager)),
         ("subnet manager", software.subnet_manager),
         ("NFS server", _nfs_server(facts.nfs_server)),
-        *settings(facts),
         ("modules", ", ".join(facts.modules.loaded) or "none loaded"),
     ]
     return [(name, value) for name, value in fields if value]
@@ -79,14 +63,6 @@ def _selinux(selinux: Optional[SELinux]) -> Optional[str]:
 def _stack(stack: RdmaStack) -> str:
     version = f" {stack.version}" if stack.version else ""
     return f"{stack.name}{version}" + (f" ({stack.evidence})" if stack.evidence else "")
-
-
-def _manager(manager: Optional[NetworkManager]) -> Optional[str]:
-    if manager is None:
-        return None
-    if manager.running:
-        return manager.version or "running"
-    return known(manager.version, "not running")
 
 
 def _nfs_server(server: Optional[NfsServer]) -> Optional[str]:
@@ -109,57 +85,6 @@ def _uptime(seconds: float) -> str:
     if days:
         return f"{count(days, 'day')} {hours} h"
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
-
-
-def software(facts: Facts) -> Iterator[Section]:
-    """Yield the tables of modules from another tree, of settings with present values,
-    modules loaded at boot, units, and udev rules about IPoIB.
-    """
-    modules = facts.modules
-    yield table(
-        "modules from another tree",
-        [one for one in modules.files if not one.path.startswith(_KERNELS_OWN)],
-        "MODULE=name, FILE=path",
-    )
-    values = {(p.module, p.name): p.value for p in modules.parameters}
-
-    def current(line: ModprobeLine) -> str:
-        words = line.text.split() if line.command == "options" else ()
-        names = [(line.module, word.partition("=")[0]) for word in words]
-        known_ones = (name for name in dict.fromkeys(names) if name in values)
-        return " ".join(f"{name[1]}={values[name]}" for name in known_ones)
-
-    yield table(
-        "module settings",
-        modules.modprobe_lines,
-        "FILE=place, SETTING=setting, CURRENT=current",
-        place=_place,
-        setting=lambda one: known(one.command, one.module, one.text, between=" "),
-        current=current,
-    )
-    by_file: dict[str, dict[str, None]] = {}
-    for line in modules.load_lines:
-        by_file.setdefault(line.file, {})[line.module] = None
-    yield Section(
-        "modules loaded at boot",
-        ("FILE", "MODULES"),
-        [(file, known(*names)) for file, names in by_file.items()],
-    )
-    yield table(
-        "units",
-        [unit for unit in facts.software.units if unit.load != "not-found"],
-        "UNIT=name, STATE=active, ENABLED=enabled",
-    )
-    yield table(
-        "udev rules about IPoIB",
-        facts.software.udev_lines,
-        "FILE=place, RULE=text",
-        place=_place,
-    )
-
-
-def _place(line: Union[ModprobeLine, UdevLine]) -> str:
-    return f"{line.file}:{line.line}"
 
 
 class ShowFacts(HostVerb):
@@ -247,12 +172,13 @@ def _print(
     for section in (
         *devices.adapters(facts),
         mounts.cables(facts),
-        mounts.links(facts),
         mounts.errors(facts),
         *devices.netdevs(facts, fabric),
-        mounts.mounts_over_rdma(facts),
-        mounts.states(facts),
-        *software(facts),
+        table(
+            "units",
+            [unit for unit in facts.software.units if unit.load != "not-found"],
+            "UNIT=name, STATE=active, ENABLED=enabled",
+        ),
     ):
         section.show(output)
     if facts.problems:

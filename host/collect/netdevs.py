@@ -735,7 +735,6 @@ def infiniband_neighbour(info: str, description: Optional[str]) -> Optional[Neig
         port=port[0],
         description=None,
         netdev=None,
-        source="smpquery",
     )
 
 
@@ -759,7 +758,6 @@ def lldp_neighbour(text: str, netdev: str) -> Optional[Neighbour]:
         port=_of_kind(first.get("Port ID TLV")),
         description=_text(first.get("Port Description TLV")),
         netdev=netdev,
-        source="lldptool",
     )
 
 

@@ -506,7 +506,7 @@ def read_selinux(tree: FileTree) -> Optional[SELinux]:
     for pid, script in running_scripts(tree, _DAEMONS):
         context = (tree.text(f"/proc/{pid}/attr/current") or "").rstrip("\0")
         if context:
-            daemon = VdsmDaemon(_DAEMONS[script], pid, context)
+            daemon = VdsmDaemon(_DAEMONS[script], context)
             daemons.setdefault(daemon.name, daemon)
     return SELinux(enforce == "1", tuple(daemons[name] for name in sorted(daemons)))
 

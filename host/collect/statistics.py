@@ -164,7 +164,6 @@ def _counted(section: Section, odd: list[str]) -> MountStatistics:
     return MountStatistics(
         mount.mountpoint,
         mount.source,
-        mount.fstype,
         version=option_value(options, "vers"),
         rsize=number_in(option_value(options, "rsize")),
         wsize=number_in(option_value(options, "wsize")),

@@ -191,7 +191,6 @@ def nfs_mounts(
             NfsMount(
                 source=normalised_source(entry.source),
                 mountpoint=entry.mountpoint,
-                fstype=entry.fstype,
                 options=entry.options,
                 version=values.get("vers"),
                 protocol=values.get("proto"),

@@ -227,7 +227,6 @@ class Neighbour:
         of LLDP, such as ``Ethernet1/7``
     description: its words for that port (LLDP)
     netdev: the host's own end on Ethernet; a port of a RoCE bond has several cables
-    source: the tool that showed it, ``smpquery`` or ``lldptool``
     """
 
     kind: Optional[str]
@@ -236,7 +235,6 @@ class Neighbour:
     port: Optional[str]
     description: Optional[str]
     netdev: Optional[str]
-    source: str
 
     @property
     def port_title(self) -> Optional[str]:
@@ -570,7 +568,6 @@ class NetworkManager:
     """
 
     running: bool
-    version: Optional[str] = None
     managed: tuple[str, ...] = ()
     unmanaged: tuple[str, ...] = ()
     profiles: tuple[Profile, ...] = ()

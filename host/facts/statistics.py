@@ -282,7 +282,6 @@ class MountStatistics(NamedTuple):
 
     mountpoint: str
     source: str
-    fstype: str
     age_s: Optional[int] = None
     version: Optional[str] = None
     options: str = ""
@@ -585,7 +584,7 @@ def activity_between(before: Statistics, after: Statistics) -> Activity:
     connections = None
     if after.transports is not None:
         connections = tuple(
-            ConnectionActivity(f"{one.switch}/{one.name}", *one[3:6], *one[7:9])
+            ConnectionActivity(f"{one.switch}/{one.name}", *one[3:6])
             for one in after.transports
             if one.protocol == "rdma"
         )

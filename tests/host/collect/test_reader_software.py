@@ -82,7 +82,7 @@ def test_selinux_and_vdsms_daemons(host):
     theirs = ("/usr/bin/python3", "/usr/libexec/vdsm/supervdsmd")
     run_process(host.path, 89, *theirs, user=1000)
     host.write("/proc/89/attr/current", "unconfined_u:unconfined_r:unconfined_t:s0\0")
-    daemons = (VdsmDaemon("supervdsmd", 90, context), VdsmDaemon("vdsmd", 800, context))
+    daemons = (VdsmDaemon("supervdsmd", context), VdsmDaemon("vdsmd", context))
     assert software(host).selinux == SELinux(False, daemons)
     (host.path / "sys/fs/selinux/enforce").unlink()
     assert software(host).selinux is None

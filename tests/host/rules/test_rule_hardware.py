@@ -248,7 +248,7 @@ def test_lists_of_cpus(text, cpus):
     assert adapters.cpus_of(text) == cpus
 
 
-MOUNT = NfsMount("nas:/a", "/mnt/a", "nfs4", "rw", version="4.2", protocol="rdma")
+MOUNT = NfsMount("nas:/a", "/mnt/a", "rw", version="4.2", protocol="rdma")
 
 
 def with_mount(connections=2, **done):

@@ -241,7 +241,6 @@ def _leaf(host: SimHost, number: int) -> Neighbour:
         port=str(at % 42 // 2 + 1),
         description=None,
         netdev=None,
-        source="smpquery",
     )
 
 

@@ -142,7 +142,7 @@ def host(
     manager = None
     if profiles is not None:
         names = tuple(n.name for n in netdevs) if managed is None else managed
-        manager = NetworkManager(True, "1.46.0", names, (), tuple(profiles))
+        manager = NetworkManager(True, names, (), tuple(profiles))
     return Facts(
         "hv1",
         "5.14.0-427.el9.x86_64",
