@@ -43,7 +43,6 @@ from ovirt_rdma.host.collect.software import (
     package_version,
     read_booted_at,
     read_software,
-    read_uptime,
 )
 from ovirt_rdma.host.collect.storage import (
     MOUNTINFO,
@@ -65,7 +64,7 @@ from ovirt_rdma.host.facts.model import (
 )
 from ovirt_rdma.host.paths import DEGRADED_JSON, RUN_MOUNTS
 from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
-from ovirt_rdma.host.system.tree import FileTree, Problems
+from ovirt_rdma.host.system.tree import FileTree, Problems, read_uptime
 
 # ip(8): "If an error was reported by the kernel, the exit status is 2."
 _KERNEL_REFUSED = 2

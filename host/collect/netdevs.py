@@ -159,7 +159,6 @@ PortOf = tuple[str, int]
 _TYPES = {"InfiniBand": ARPHRD_INFINIBAND, "Ethernet": ARPHRD_ETHER}
 # Kinds that are stacked on other netdevs: never a port's own netdev.
 _STACKED = ("bond", "bridge", "vlan", "macvlan", "team")
-_DEV_PORT = re.compile(r"[0-9]{1,5}")
 # phys_port_name of a switchdev representor, which represents a VF or sub-function
 # (Documentation/networking/switchdev.rst).
 _REPRESENTOR = re.compile(r"(?:c\d+)?pf\d+(?:(?:vf|sf)\d+)?")
@@ -227,8 +226,7 @@ def _of_bus_device(
 
 def port_on_device(tree: FileTree, name: str) -> int:
     """Return which port of its bus device a netdev is, from 1: ``dev_port`` and 1."""
-    text = tree.text(f"{NET_CLASS}/{name}/dev_port") or ""
-    return int(text) + 1 if _DEV_PORT.fullmatch(text) else 1
+    return (tree.number(f"{NET_CLASS}/{name}/dev_port") or 0) + 1
 
 
 def port_of(
@@ -244,8 +242,8 @@ def port_of(
 
 
 def _is_representor(tree: FileTree, name: str) -> bool:
-    text = tree.text(f"{NET_CLASS}/{name}/phys_port_name")  # an error for many
-    return text is not None and _REPRESENTOR.fullmatch(text) is not None
+    path = f"{NET_CLASS}/{name}/phys_port_name"  # an error for many
+    return tree.match(path, _REPRESENTOR, "a representor's") is not None
 
 
 def _of_virtual_device(
@@ -419,11 +417,11 @@ def read_ipoib(
         failures: list[str] = []
         shown: dict[str, str] = {}
         for file, (form, description) in _FILES.items():
-            text = tree.text(f"{folder}/{file}", failures) if file in names else None
-            if text is not None and form.fullmatch(text):
-                shown[file] = text
-            elif text is not None:
-                failures.append(f"{folder}/{file} reads {text!a}, not {description}")
+            path = f"{folder}/{file}"
+            if file in names and (
+                text := tree.match(path, form, description, failures)
+            ):
+                shown[file] = text[0]
         if failures and not tree.is_folder(folder):
             failures = [f"{folder} disappeared during the read"]
         problems.extend(failures)

@@ -126,20 +126,14 @@ def table(text: str, columns: int) -> list[tuple[str, ...]]:
     return [row for row in rows if len(row) == columns]
 
 
+_FIELD = re.compile(r":((?:\\.?|[^:\\])*)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.?)", re.DOTALL)
+
+
 def fields(line: str) -> tuple[str, ...]:
     """Return the fields of a line of a table: ``a:b`` is two, ``a\\:b`` is one."""
-    parts = [""]
-    escaped = False
-    for character in line:
-        if character == "\\" and not escaped:
-            escaped = True
-            continue
-        if character == ":" and not escaped:
-            parts.append("")
-        else:
-            parts[-1] += character
-        escaped = False
-    return tuple(parts)
+    found = _FIELD.findall(f":{line}")
+    return tuple(_ESCAPED.sub(r"\1", field) for field in found)
 
 
 def profiles(text: str) -> dict[str, tuple[Property, ...]]:
