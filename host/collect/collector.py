@@ -89,8 +89,8 @@ class HostReader:
         self._tools = Tools(run, str(self._tree.root))
 
     def facts(self, routes_to: Sequence[str] = (), exports: bool = False) -> Facts:
-        """Return all facts; of an NFS server here, what it exports and what the packet
-        filter drops only with ``exports``, because hooks and runs must not wait for it.
+        """Return all facts; of an NFS server here, what it exports only with
+        ``exports``, because hooks and runs must not wait for it.
 
         The routes are those to the server addresses ``routes_to``, to the servers of
         all NFS mounts, and to those of block storage if the session does not show which

@@ -464,7 +464,6 @@ class NfsServer:
     max_requests: requests at once over an RDMA connection (svc_rdma/max_requests)
     max_block_size: the largest read or write, in bytes
     configured: the folders in exports(5), exported or not
-    dropped: what the packet filter drops, as ``2049/tcp``; None if nft was not run
     """
 
     threads: Optional[int] = None
@@ -477,7 +476,6 @@ class NfsServer:
     max_block_size: Optional[int] = None
     exports: Optional[tuple[NfsExport, ...]] = None
     configured: tuple[str, ...] = ()
-    dropped: Optional[tuple[str, ...]] = None
 
     @property
     def rdma_ports(self) -> tuple[int, ...]:
