@@ -6,7 +6,7 @@ the other end says it.
 /sys/class/net has most; ``ip -j -d addr show`` adds addresses and virtual kinds. The
 owner sets a netdev up: nmcli shows NetworkManager's, systemd-networkd and ifupdown
 record theirs below /run. P_Key children that ``ip link`` created have no files of IPoIB
-in sysfs (drivers/infiniband/ulp/ipoib/ipoib_vlan.c); for them ``ip`` is run. The forms
+in sysfs (drivers/infiniband/ulp/ipoib/ipoib_vlan.c); ``ip`` shows theirs. The forms
 of ``dcb -j`` are those of iproute2 5.18 to 7.1 (dcb/dcb_pfc.c, dcb/dcb_app.c), those of
 ethtool of 6.1 (netlink/features.c, netlink/pause.c).
 
@@ -33,7 +33,6 @@ from ovirt_rdma.host.collect.tools import (
     IPOIB_MODES,
     Link,
     Tools,
-    ipoib_links,
     read_each,
 )
 from ovirt_rdma.host.facts.devices import (
@@ -70,7 +69,8 @@ def concerned(netdevs: Sequence[Netdev]) -> set[str]:
 def read_netdevs(
     tree: FileTree, links: Mapping[str, Link], problems: list[str]
 ) -> tuple[Netdev, ...]:
-    """Return all netdevs by name; ``links`` has addresses and virtual kinds.
+    """Return all netdevs by name; ``links`` has addresses and virtual kinds, and the
+    IPoIB settings that are in no file.
 
     A netdev that disappears during the read, or whose type or MTU cannot be read, is
     left out, with a sentence in ``problems``.
@@ -86,6 +86,15 @@ def read_netdevs(
     return tuple(read_each(tree, NET_CLASS, names, problems, read))
 
 
+# The files of IPoIB, in the order of the class, with the pattern of their text and its
+# description. ``parent`` is of a P_Key child.
+_IPOIB_FILES = {
+    "mode": (re.compile("|".join(IPOIB_MODES)), "a transport mode"),
+    "pkey": (re.compile(r"0x[0-9a-f]{4}"), "a P_Key"),
+    "parent": (re.compile(r"\S+"), "a netdev"),
+}
+
+
 def _netdev(
     tree: FileTree, name: str, link: Link, problems: list[str]
 ) -> Optional[Netdev]:
@@ -95,6 +104,20 @@ def _netdev(
     if kind is None or mtu is None:
         return None
     entries = tree.names(folder)
+    lowers = _stacked(entries, "lower_")
+
+    def of_ipoib(key: str) -> Optional[str]:
+        shown: Optional[str] = getattr(link.ipoib, key)
+        if key not in entries:
+            return shown
+        found = tree.match(f"{folder}/{key}", *_IPOIB_FILES[key], problems)
+        return found[0] if found else None
+
+    ipoib = None
+    # A bond has the type and address of its members (bond_main.c).
+    if kind == ARPHRD_INFINIBAND and not lowers:
+        mode, pkey, parent = map(of_ipoib, _IPOIB_FILES)
+        ipoib = Ipoib(mode, pkey, parent, sysfs="mode" in entries)
     return Netdev(
         name=name,
         type=kind,
@@ -104,9 +127,10 @@ def _netdev(
         driver=read_driver(tree, folder) or link.kind,
         pci=read_pci(tree, folder),
         uppers=_stacked(entries, "upper_"),
-        lowers=_stacked(entries, "lower_"),
+        lowers=lowers,
         addresses=link.addresses,
         egress=link.egress,
+        ipoib=ipoib,
     )
 
 
@@ -165,10 +189,7 @@ _REPRESENTOR = re.compile(r"(?:c\d+)?pf\d+(?:(?:vf|sf)\d+)?")
 
 
 def read_netdev_ports(
-    tree: FileTree,
-    netdevs: tuple[Netdev, ...],
-    devices: tuple[RdmaDevice, ...],
-    ipoib: Mapping[str, Ipoib],
+    tree: FileTree, netdevs: tuple[Netdev, ...], devices: tuple[RdmaDevice, ...]
 ) -> dict[str, PortOf]:
     """Return the port of each netdev, by netdev name.
 
@@ -181,15 +202,15 @@ def read_netdev_ports(
     by_name = {netdev.name: netdev for netdev in netdevs}
     ports_of: dict[str, PortOf] = {}
     for device in devices:
-        bus = _of_bus_device(tree, device, by_name, ipoib)
+        bus = _of_bus_device(tree, device, by_name)
         for port in device.ports:
             names = bus.get(port.number) or _of_virtual_device(
                 tree, device, port, by_name
             )
             ports_of.update((name, (device.name, port.number)) for name in names)
     for netdev in netdevs:
-        if netdev.name in ipoib and netdev.name not in ports_of:
-            parent = ipoib[netdev.name].parent or ""
+        if netdev.ipoib and netdev.name not in ports_of:
+            parent = netdev.ipoib.parent or ""
             place = ports_of.get(parent) or _of_guid(netdev, devices)
             if place:
                 ports_of[netdev.name] = place
@@ -202,17 +223,14 @@ def read_netdev_ports(
 
 
 def _of_bus_device(
-    tree: FileTree,
-    device: RdmaDevice,
-    by_name: Mapping[str, Netdev],
-    ipoib: Mapping[str, Ipoib],
+    tree: FileTree, device: RdmaDevice, by_name: Mapping[str, Netdev]
 ) -> dict[int, list[str]]:
     """Return the netdevs of the bus device of ``device``, by port."""
     ports = {port.number: _TYPES.get(port.link_layer) for port in device.ports}
     by_port: dict[int, list[str]] = {}
     for name in tree.names(f"{RDMA_CLASS}/{device.name}/device/net"):
         netdev = by_name.get(name)
-        if netdev is None or (name in ipoib and ipoib[name].parent):
+        if netdev is None or (netdev.ipoib and netdev.ipoib.parent):
             continue
         number = next(iter(ports)) if len(ports) == 1 else port_on_device(tree, name)
         if ports.get(number) == netdev.type:
@@ -238,7 +256,7 @@ def port_of(
     netdev = _netdev(tree, name, Link(), [])
     if netdev is None or netdev.type != ARPHRD_ETHER:
         return None
-    return read_netdev_ports(tree, (netdev,), devices, {}).get(name)
+    return read_netdev_ports(tree, (netdev,), devices).get(name)
 
 
 def _is_representor(tree: FileTree, name: str) -> bool:
@@ -386,68 +404,18 @@ def _asked(
         return None
 
 
-# The files, with the pattern of their text and its description.
-_FILES = {
-    "mode": (re.compile("|".join(IPOIB_MODES)), "a transport mode"),
-    "pkey": (re.compile(r"0x[0-9a-f]{4}"), "a P_Key"),
-    "parent": (re.compile(r"\S+"), "a netdev"),  # of a P_Key child
-}
-
-
-def read_ipoib(
-    tree: FileTree, tools: Tools, netdevs: tuple[Netdev, ...], problems: list[str]
-) -> dict[str, Ipoib]:
-    """Return the IPoIB settings of all IPoIB netdevs by name.
-
-    ``ip`` is run once, and only if a netdev has no files of its own.
-    """
-    entries = {
-        netdev.name: set(tree.names(f"{NET_CLASS}/{netdev.name}"))
-        for netdev in netdevs
-        # A bond has the type and address of its members (bond_main.c).
-        if netdev.type == ARPHRD_INFINIBAND and not netdev.lowers
-    }
-    links: Mapping[str, Ipoib] = {}
-    if any(not {"mode", "pkey"} <= names for names in entries.values()):
-        argv = ["ip", "-j", "-d", "link", "show", "type", "ipoib"]
-        links = ipoib_links(tools.rows(argv, problems) or [])
-    found = {}
-    for name, names in entries.items():
-        folder = f"{NET_CLASS}/{name}"
-        failures: list[str] = []
-        shown: dict[str, str] = {}
-        for file, (form, description) in _FILES.items():
-            path = f"{folder}/{file}"
-            if file in names and (
-                text := tree.match(path, form, description, failures)
-            ):
-                shown[file] = text[0]
-        if failures and not tree.is_folder(folder):
-            failures = [f"{folder} disappeared during the read"]
-        problems.extend(failures)
-        link = links.get(name, Ipoib())
-        found[name] = replace(link, sysfs="mode" in names, **shown)
-    return found
-
-
 _CARRIER = {"0": False, "1": True}
 
 
 def with_ports(
-    tree: FileTree,
-    tools: Tools,
-    netdevs: tuple[Netdev, ...],
-    devices: tuple[RdmaDevice, ...],
-    problems: list[str],
+    tree: FileTree, netdevs: tuple[Netdev, ...], devices: tuple[RdmaDevice, ...]
 ) -> tuple[Netdev, ...]:
-    """Return ``netdevs`` with their RDMA ports and IPoIB settings."""
-    ipoib = read_ipoib(tree, tools, netdevs, problems)
-    ports = read_netdev_ports(tree, netdevs, devices, ipoib)
+    """Return ``netdevs`` with their RDMA ports."""
+    ports = read_netdev_ports(tree, netdevs, devices)
     found = []
     for netdev in netdevs:
         device, port = ports.get(netdev.name, (None, None))
-        own = ipoib.get(netdev.name)
-        found.append(replace(netdev, ipoib=own, rdma_device=device, rdma_port=port))
+        found.append(replace(netdev, rdma_device=device, rdma_port=port))
     return tuple(found)
 
 
@@ -463,7 +431,7 @@ def with_rdma_details(
     ``ethtool`` is run once for all netdevs, or not at all if none is of an RDMA port.
     ``dcb``, and ``ethtool`` for pause frames, are run for each physical RoCE port.
     """
-    placed = with_ports(tree, tools, netdevs, devices, problems)
+    placed = with_ports(tree, netdevs, devices)
     names = concerned(placed)
     offloads = {}
     if names:

@@ -9,7 +9,7 @@ from support.fakes.fake_netdevs import FEATURES
 from support.fakes.fake_root import Pci
 
 from ovirt_rdma.host.collect import netdevs
-from ovirt_rdma.host.collect.netdevs import concerned, with_rdma_details
+from ovirt_rdma.host.collect.netdevs import concerned, read_netdevs, with_rdma_details
 from ovirt_rdma.host.collect.tools import Tools, links
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,
@@ -195,12 +195,6 @@ def test_what_is_ipoibs_own_of_base_and_children(two_ports):
     assert {"ib0.8001", "stor"} <= concerned(tuple(netdevs.values()))
 
 
-def test_ip_is_only_asked_for_children_without_files(two_ports):
-    read(two_ports)
-    asked = [argv for argv in two_ports.runner.ran if "ipoib" in argv]
-    assert asked == []
-
-
 @pytest.mark.parametrize(
     ("file", "text", "fact", "words"),
     [
@@ -222,8 +216,7 @@ def test_an_odd_file_of_ipoib_is_said_and_unknown(two_ports, file, text, fact, w
 
 
 def test_an_ipoib_netdev_that_goes_away_is_one_sentence(two_ports):
-    reader, problems = two_ports.reader(), []
-    before = reader.netdevs(), reader.rdma_devices()
+    problems: list[str] = []
 
     class Gone(FileTree):
         def text(self, path, problems=None):
@@ -231,16 +224,15 @@ def test_an_ipoib_netdev_that_goes_away_is_one_sentence(two_ports):
                 shutil.rmtree((self.root / "sys/class/net/ib0").resolve(), True)
             return super().text(path, problems)
 
-    tools = Tools(two_ports.runner, "/")
-    found = with_rdma_details(Gone(two_ports.path), tools, *before, problems)
+    found = {n.name: n for n in read_netdevs(Gone(two_ports.path), {}, problems)}
     assert problems == ["/sys/class/net/ib0 disappeared during the read"]
-    assert {n.name: n for n in found}["ib1"].ipoib is not None
+    assert found["ib1"].ipoib is not None and "ib0" not in found
 
 
 def test_a_child_whose_ip_link_is_unknown_is_complete_for_the_rest(two_ports):
     two_ports.pkey_child("ib0", "0x8001", by_ip_link=True)
     failure = CommandFailed("RTNETLINK answers: Operation not permitted", 2)
-    two_ports.runner.answer("ip -j -d link show type ipoib", failure)
+    two_ports.runner.answer("ip -j -d addr show", failure)
     problems: list[str] = []
     netdevs = read(two_ports, problems)
     assert netdevs["ib0.8001"].ipoib == Ipoib(sysfs=False)
