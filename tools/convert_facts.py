@@ -15,6 +15,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from ovirt_rdma.host.facts.devices import TSO_FEATURES
 from ovirt_rdma.host.facts.model import Facts, to_json
 from ovirt_rdma.host.system.json_codec import plain
 
@@ -24,6 +25,9 @@ def converted(facts: dict[str, Any]) -> dict[str, Any]:
     for mount in facts["nfs_mounts"]:
         if "transports" in mount:
             mount["protocols"] = [one["protocol"] for one in mount["transports"]]
+    for netdev in facts["netdevs"]:
+        offloads = netdev["offloads"]
+        netdev["offloads"] = [one for one in offloads if one["name"] in TSO_FEATURES]
     head = json.loads(to_json(Facts("", "", 0.0)))
     return {**head, **_of(Facts, facts)}
 

@@ -41,6 +41,7 @@ from ovirt_rdma.host.facts.devices import (
     HOST,
     ROUTER,
     SWITCH,
+    TSO_FEATURES,
     Bond,
     Buffer,
     Dcb,
@@ -534,37 +535,26 @@ def _object(text: str) -> dict[str, Any]:
     return value
 
 
-# ethtool prints some features by old names of its own. The values are the kernel's
-# names, which ``ethtool -K`` accepts too.
-KEPT = {
-    "rx-checksumming": "rx-checksum",
-    "generic-receive-offload": "rx-gro",
-    "large-receive-offload": "rx-lro",
-    "generic-segmentation-offload": "tx-generic-segmentation",
-    "tx-checksum-ipv4": "tx-checksum-ipv4",
-    "tx-checksum-ip-generic": "tx-checksum-ip-generic",
-    "tx-checksum-ipv6": "tx-checksum-ipv6",
-    "tx-scatter-gather": "tx-scatter-gather",
-    "tx-tcp-segmentation": "tx-tcp-segmentation",
-    "tx-tcp6-segmentation": "tx-tcp6-segmentation",
-}
-
-_OF = "Features for "
-_STATE = re.compile(r"(on|off)(?: \[(?:(fixed)|requested (on|off))\])?")
+_FEATURE = re.compile(
+    rf"^\s*({'|'.join(TSO_FEATURES)}): "
+    r"(on|off)(?: \[(?:(fixed)|requested (on|off))\])?$",
+    re.MULTILINE,
+)
 _PAUSE = re.compile(r"^(RX|TX):\s+(on|off)$", re.MULTILINE)
 
 
 def features(text: str) -> dict[str, tuple[Offload, ...]]:
-    """Return the offloads of each netdev that ``ethtool -k '*'`` shows.
-
-    Only those in KEPT are returned, by the kernel's names. Lines of another form are
-    ignored.
-    """
+    """Return the TSO_FEATURES of each netdev that ``ethtool -k '*'`` shows."""
     offloads_of: dict[str, tuple[Offload, ...]] = {}
-    for block in f"\n{text}".split(f"\n{_OF}")[1:]:
-        head, *lines = block.split("\n")
+    for block in f"\n{text}".split("\nFeatures for ")[1:]:
+        head, _, lines = block.partition("\n")
         if head.endswith(":"):
-            offloads_of[head[:-1]] = tuple(filter(None, map(_offload, lines)))
+            offloads_of[head[:-1]] = tuple(
+                Offload(name, on == "on", bool(fixed), requested == "on")
+                if requested
+                else Offload(name, on == "on", bool(fixed))
+                for name, on, fixed, requested in _FEATURE.findall(lines)
+            )
     return offloads_of
 
 
@@ -574,21 +564,6 @@ def pause_frames(text: str) -> tuple[Optional[bool], Optional[bool]]:
     """
     shown = {side: state == "on" for side, state in _PAUSE.findall(text)}
     return shown.get("RX"), shown.get("TX")
-
-
-def _offload(line: str) -> Optional[Offload]:
-    name, _, state = line.strip().partition(": ")
-    kernel_name = KEPT.get(name)
-    match = _STATE.fullmatch(state) if kernel_name else None
-    if not kernel_name or not match:
-        return None
-    on, fixed, requested = match.groups()
-    return Offload(
-        name=kernel_name,
-        on=on == "on",
-        fixed=fixed is not None,
-        requested=None if requested is None else requested == "on",
-    )
 
 
 # The devices that MADs are sent with; each is of one port (drivers/infiniband/core/

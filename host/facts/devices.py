@@ -345,10 +345,13 @@ class Ipoib:
     sysfs: bool = True
 
 
+# The names of the kernel, and of ``ethtool -k`` and ``-K``.
+TSO_FEATURES = ("tx-tcp-segmentation", "tx-tcp6-segmentation")
+
+
 @dataclass(frozen=True)
 class Offload:
-    """A feature in ``ethtool -k``, by the kernel's name (``rx-gro``), which
-    ``ethtool -K`` accepts too.
+    """One of TSO_FEATURES of a netdev.
 
     ``fixed``: the driver does not allow a change. ``requested`` is the requested value
     if it differs from ``on``.

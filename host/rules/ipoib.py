@@ -56,6 +56,7 @@ from ovirt_rdma.host.facts.adapter_models import (
     model_of,
 )
 from ovirt_rdma.host.facts.devices import (
+    TSO_FEATURES,
     Guid,
     Netdev,
     Profile,
@@ -335,8 +336,6 @@ def _bare(number: str) -> str:
 
 # IPOIB_FLAGS_RC in the first byte of the address: the driver accepts connections.
 _RC_FLAG = 0x80
-
-TSO_FEATURES = ("tx-tcp-segmentation", "tx-tcp6-segmentation")
 
 
 @dataclass(frozen=True)
