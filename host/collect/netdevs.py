@@ -477,7 +477,6 @@ def _bond(tree: FileTree, netdev: Netdev, problems: list[str]) -> Optional[Bond]
         mode=mode.split()[0],
         active=tree.text(f"{folder}/active_slave"),
         fail_over_mac=fail_over_mac.split()[0] if fail_over_mac else None,
-        members=tuple((tree.text(f"{folder}/slaves") or "").split()),
     )
 
 

@@ -365,12 +365,13 @@ class Offload:
 
 @dataclass(frozen=True)
 class Bond:
-    """A bond: ``mode`` as ``active-backup``, ``fail_over_mac`` as ``active``."""
+    """A bond: ``mode`` as ``active-backup``, ``fail_over_mac`` as ``active``. Its
+    members are the netdevs below it.
+    """
 
     mode: str
     active: Optional[str] = None
     fail_over_mac: Optional[str] = None
-    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

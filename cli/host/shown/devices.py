@@ -365,7 +365,7 @@ def netdevs(facts: Facts, fabric: Optional[FabricPolicy]) -> Iterator[Section]:
         "bonds",
         (netdev for netdev in facts.netdevs if netdev.bond),
         "BOND=name, MODE=bond.mode, ACTIVE=bond.active, "
-        "FAIL_OVER_MAC=bond.fail_over_mac, MEMBERS=bond.members",
+        "FAIL_OVER_MAC=bond.fail_over_mac, MEMBERS=lowers",
     )
     yield table(
         "NetworkManager profiles",

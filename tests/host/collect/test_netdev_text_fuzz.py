@@ -156,7 +156,7 @@ SYS_TEXT = st.sampled_from(
 SYS_FILES = st.sampled_from(
     ["ib0/mode", "ib0/pkey", "ib0/dev_port", "ib0/carrier", "ib0/parent",
      "ib0.8001/parent", "ib0.8001/mode", "ib1/phys_port_name", "ib1/address",
-     "bond0/bonding/mode", "bond0/bonding/slaves", "bond0/bonding/active_slave",
+     "bond0/bonding/mode", "bond0/bonding/active_slave",
      "bond0/bonding/fail_over_mac"]
 )  # fmt: skip
 

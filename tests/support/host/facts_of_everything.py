@@ -158,7 +158,7 @@ EVERYTHING = Facts(
             driver="bond",
             lowers=("ib0",),
             addresses=("10.0.0.2/24",),
-            bond=Bond("active-backup", "ib0", "active", ("ib0", "ib1")),
+            bond=Bond("active-backup", "ib0", "active"),
         ),
         Netdev(
             "eth1",

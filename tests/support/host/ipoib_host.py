@@ -204,7 +204,7 @@ def bond(mode="active-backup", fail_over_mac="active", members=("ib0", "ib1")):
         rdma_device=None,
         rdma_port=None,
         lowers=members,
-        bond=Bond(mode, members[0], fail_over_mac, members),
+        bond=Bond(mode, members[0], fail_over_mac),
     )
 
 
