@@ -266,7 +266,7 @@ class ServerCheck(Check):
     more = (
         "Run it as root on a Linux NFS server. It needs no VDSM and no policy, and\n"
         "changes nothing: it looks at listeners, exports and their folders, threads,\n"
-        "versions, settings and firewall, and at RDMA ports and their netdevs.\n"
+        "versions and settings, and at RDMA ports and their netdevs.\n"
         "The results are as those of check."
     )
     rules = nfs_server.ALL_RULES

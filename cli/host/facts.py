@@ -12,12 +12,10 @@ from typing import Optional
 from ovirt_rdma.cli.host.arguments import HostVerb, add_facts
 from ovirt_rdma.cli.host.shown import devices, mounts
 from ovirt_rdma.cli.host.shown.devices import interfaces, known
-from ovirt_rdma.cli.host.shown.mounts import settings
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.errors import UsageProblem
-from ovirt_rdma.host.facts.devices import NetworkManager
 from ovirt_rdma.host.facts.model import (
     Facts,
     NfsServer,
@@ -47,10 +45,8 @@ def head(facts: Facts) -> list[tuple[str, str]]:
         ("SELinux", _selinux(software.selinux)),
         ("rdma-core", software.rdma_core),
         ("RDMA stack", known(*map(_stack, software.stacks), between="; ")),
-        ("NetworkManager", _manager(facts.network_manager)),
         ("subnet manager", software.subnet_manager),
         ("NFS server", _nfs_server(facts.nfs_server)),
-        *settings(facts),
         ("modules", ", ".join(facts.modules.loaded) or "none loaded"),
     ]
     return [(name, value) for name, value in fields if value]
@@ -67,14 +63,6 @@ def _selinux(selinux: Optional[SELinux]) -> Optional[str]:
 def _stack(stack: RdmaStack) -> str:
     version = f" {stack.version}" if stack.version else ""
     return f"{stack.name}{version}" + (f" ({stack.evidence})" if stack.evidence else "")
-
-
-def _manager(manager: Optional[NetworkManager]) -> Optional[str]:
-    if manager is None:
-        return None
-    if manager.running:
-        return manager.version or "running"
-    return known(manager.version, "not running")
 
 
 def _nfs_server(server: Optional[NfsServer]) -> Optional[str]:
@@ -184,11 +172,8 @@ def _print(
     for section in (
         *devices.adapters(facts),
         mounts.cables(facts),
-        mounts.links(facts),
         mounts.errors(facts),
         *devices.netdevs(facts, fabric),
-        mounts.mounts_over_rdma(facts),
-        mounts.states(facts),
     ):
         section.show(output)
     if facts.problems:

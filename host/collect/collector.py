@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Optional, Union
@@ -43,7 +43,6 @@ from ovirt_rdma.host.collect.software import (
     package_version,
     read_booted_at,
     read_software,
-    read_uptime,
 )
 from ovirt_rdma.host.collect.storage import (
     MOUNTINFO,
@@ -51,7 +50,7 @@ from ovirt_rdma.host.collect.storage import (
     marks_from_json,
     nfs_mounts,
 )
-from ovirt_rdma.host.collect.tools import Link, Tools, cm_ids, links, route
+from ovirt_rdma.host.collect.tools import Tools, cm_ids, links, route
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
 from ovirt_rdma.host.facts.infiniband import HEADER
 from ovirt_rdma.host.facts.model import (
@@ -65,7 +64,7 @@ from ovirt_rdma.host.facts.model import (
 )
 from ovirt_rdma.host.paths import DEGRADED_JSON, RUN_MOUNTS
 from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
-from ovirt_rdma.host.system.tree import FileTree, Problems
+from ovirt_rdma.host.system.tree import FileTree, Problems, read_uptime
 
 # ip(8): "If an error was reported by the kernel, the exit status is 2."
 _KERNEL_REFUSED = 2
@@ -90,8 +89,8 @@ class HostReader:
         self._tools = Tools(run, str(self._tree.root))
 
     def facts(self, routes_to: Sequence[str] = (), exports: bool = False) -> Facts:
-        """Return all facts; of an NFS server here, what it exports and what the packet
-        filter drops only with ``exports``, because hooks and runs must not wait for it.
+        """Return all facts; of an NFS server here, what it exports only with
+        ``exports``, because hooks and runs must not wait for it.
 
         The routes are those to the server addresses ``routes_to``, to the servers of
         all NFS mounts, and to those of block storage if the session does not show which
@@ -174,14 +173,13 @@ class HostReader:
     def interfaces(self) -> Facts:
         """Return the facts that say what each netdev is, and its lasting users.
 
-        Runs ``ip`` twice, and once for each storage server.
+        Runs ``ip`` once, and once for each storage server.
         """
         return self._limited()._interfaces()
 
     def _interfaces(self) -> Facts:
         problems: list[str] = []
-        rows = self._tools.rows(["ip", "-j", "-d", "addr", "show"], problems)
-        facts = self._partitions(links(rows or []), problems)
+        facts = self._with_partitions(self.netdevs(problems), problems)
         mounts = self.nfs_mounts(problems)
         sessions = read_storage_sessions(self._tree, problems)
         facts = replace(
@@ -218,21 +216,28 @@ class HostReader:
 
         Reads /sys, and runs ``ip`` if P_Key children have no files there.
         """
-        return self._partitions({}, _list(problems))
+        problems = _list(problems)
+        odd: list[str] = []
+        netdevs = read_netdevs(self._tree, {}, odd)
+        if any(one.ipoib and not one.ipoib.sysfs for one in netdevs):
+            argv = ["ip", "-j", "-d", "link", "show", "type", "ipoib"]
+            rows, odd = self._tools.rows(argv, problems), []
+            netdevs = read_netdevs(self._tree, links(rows or []), odd)
+        problems += odd
+        return self._with_partitions(netdevs, problems)
 
-    def _partitions(self, links: Mapping[str, Link], problems: list[str]) -> Facts:
-        """Return facts without MTUs of ports and offloads. ``links`` has the addresses
-        and virtual kinds of netdevs.
-        """
+    def _with_partitions(
+        self, netdevs: tuple[Netdev, ...], problems: list[str]
+    ) -> Facts:
+        """Return facts without MTUs of ports and offloads."""
         # Without tools: the MTUs of ibv_devinfo are not needed.
         devices = read_rdma_devices(self._tree, problems, tools=Tools(None))
-        netdevs = read_netdevs(self._tree, links, problems)
         return Facts(
             hostname=UNKNOWN,
             kernel_release=UNKNOWN,
             uptime_s=0.0,
             rdma_devices=devices,
-            netdevs=with_ports(self._tree, self._tools, netdevs, devices, problems),
+            netdevs=with_ports(self._tree, netdevs, devices),
             problems=tuple(dict.fromkeys(problems)),
         )
 
@@ -258,7 +263,7 @@ class HostReader:
         problems: list[str] = []
         tools = self._tools.with_limited_timeouts()
         devices = read_rdma_devices(self._tree, problems, tools=tools)
-        netdevs = with_ports(self._tree, tools, self.netdevs(), devices, problems)
+        netdevs = with_ports(self._tree, self.netdevs(), devices)
         mtus = {(d.name, p.number): p.max_mtu for d in devices for p in d.ports}
         found = (
             (netdev.name, mtus.get((netdev.rdma_device or "", netdev.rdma_port or 0)))

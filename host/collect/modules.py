@@ -2,9 +2,10 @@
 """Read kernel modules for RDMA and NFS: loaded, available, options, loaded at boot.
 
 modprobe.d(5) and the kernel's command line are read as kmod reads them
-(libkmod/libkmod-config.c). Modules are loaded at boot by modules-load.d(5), by the
-kernel's command line, and by rdma-core's lists, which its rdma-load-modules@ units load
-for the present hardware.
+(libkmod/libkmod-config.c); of its commands those that set options, or prevent a module
+from being loaded. Modules are loaded at boot by modules-load.d(5), by the kernel's
+command line, and by rdma-core's lists, which its rdma-load-modules@ units load for the
+present hardware.
 """
 
 from __future__ import annotations
@@ -23,127 +24,87 @@ from ovirt_rdma.host.facts.model import (
     Modules,
     module_name,
 )
-from ovirt_rdma.host.system.tree import FileTree, conf_texts, folders_named
+from ovirt_rdma.host.system.tree import (
+    FileTree,
+    conf_texts,
+    folders_named,
+    joined_lines,
+)
 
 COMMAND_LINE = "/proc/cmdline"
-
-# True: the module's name must be followed by more. A newer kmod has weakdep too.
-_COMMANDS = {
-    "alias": True,
-    "blacklist": False,
-    "install": True,
-    "options": True,
-    "remove": True,
-    "softdep": True,
-    "weakdep": True,
-}
-# The number of words after the module's name that modprobe uses; it ignores others.
-_WORDS_TAKEN = {"alias": 1, "blacklist": 0}
-# The rest of these lines names modules too.
-_NAMES_OTHERS = frozenset(("alias", "softdep", "weakdep"))
-_BLANK = re.compile(r"[\t ]+")
 # The first one is the kernel's (kernel/module).
 _BLACKLISTS = ("module_blacklist", "modprobe.blacklist")
+# systemd-modules-load.service(8); the second parameter is for the initrd.
+_LOADS = ("modules_load", "rd.modules_load")
 
 
-def read_modprobe_lines(
-    tree: FileTree, problems: list[str]
-) -> tuple[ModprobeLine, ...]:
-    """Return the lines in the order in which modprobe reads them.
+def modprobe_lines(path: str, text: str) -> Iterator[ModprobeLine]:
+    """Yield the lines of a file that have an effect on a module for RDMA or NFS."""
+    for number, line in joined_lines(text):
+        command, name, words = (*line.split(maxsplit=2), "", "", "")[:3]
+        module = module_name(name)
+        if module in CONCERNED and command == "blacklist":
+            yield ModprobeLine(path, number, command, module)
+        elif module in CONCERNED and command in ("install", "options") and words:
+            yield ModprobeLine(path, number, command, module, words.strip())
 
-    Later options of a module add to earlier ones; the last of the same name is used.
+
+def load_lines(path: str, text: str) -> Iterator[LoadLine]:
+    """Yield the lines of a file that are one name, with the kernel's names of the
+    modules; others load nothing.
     """
-    lines: list[ModprobeLine] = []
-    for path, text in conf_texts(tree, folders_named("modprobe.d"), ".conf", problems):
-        lines += modprobe_lines(path, text, problems)
-    return (*lines, *command_line_options(command_line(tree, problems)))
+    for number, line in enumerate(text.split("\n"), 1):
+        name = line.strip()
+        if _NAME.fullmatch(name) and not name.startswith(("#", ";")):
+            yield LoadLine(path, number, module_name(name))
 
 
-def modprobe_lines(path: str, text: str, problems: list[str]) -> list[ModprobeLine]:
-    """Return the lines of a file that concern RDMA or NFS.
-
-    A line about such a module that modprobe ignores gets a sentence, and so does a line
-    without a module.
-    """
-    lines = []
-    for number, line in _joined(text):
-        plain = line.strip("\t ")
-        if not plain or plain.startswith("#"):
-            continue
-        words = _BLANK.split(plain, maxsplit=2)
-        command, name, text_after = (*words, "", "")[:3]
-        text_after = text_after.strip()
-        if command in _WORDS_TAKEN:
-            text_after = " ".join(_BLANK.split(text_after)[: _WORDS_TAKEN[command]])
-        nameless = command in _COMMANDS and not name
-        others = text_after.split() if command in _NAMES_OTHERS else ()
-        if not nameless and CONCERNED.isdisjoint(map(module_name, (name, *others))):
-            continue
-        complete = text_after or not _COMMANDS.get(command, True)
-        if nameless or command not in _COMMANDS or not complete:
-            reason = f"ignored by modprobe: {plain[:60]!a}"
-            problems.append(f"{path} line {number} is {reason}")
-        else:
-            lines.append(
-                ModprobeLine(path, number, command, module_name(name), text_after)
-            )
-    return lines
-
-
-def command_line(tree: FileTree, problems: list[str]) -> list[str]:
+def parameters_of(text: str) -> list[str]:
     """Return the kernel's parameters.
 
     Quotes can enclose blanks and stay in the value, as in ``parport.dyndbg="file x"``.
     Quotes of a boot loader around a whole parameter are removed.
     """
-    data = tree.data(COMMAND_LINE, problems) or b""
-    words = re.findall(
-        r'(?:"[^"]*"?|[^\s"])+', data.decode("utf-8", "surrogateescape"), re.ASCII
-    )
+    words = re.findall(r'(?:"[^"]*"?|[^\s"])+', text, re.ASCII)
     return [
         word.strip('"') if word[:1] == '"' and word.count('"') <= 2 else word
         for word in words
     ]
 
 
-def command_line_options(parameters: list[str]) -> list[ModprobeLine]:
-    """Return ``MODULE.NAME=VALUE`` as options, and both blacklists."""
-    lines = []
+def parameter_lines(
+    parameters: Iterable[str],
+) -> tuple[list[ModprobeLine], list[LoadLine]]:
+    """Return ``MODULE.NAME=VALUE`` as options, and both blacklists; and what is loaded
+    at boot.
+    """
+    lines: list[tuple[str, str, str]] = []
+    loads: list[str] = []
     for parameter in parameters:
         name, _, value = parameter.partition("=")
+        module, _, option = parameter.partition(".")
         if name in _BLACKLISTS:
-            lines += [("blacklist", module, "") for module in value.split(",")]
+            lines += [("blacklist", one, "") for one in value.split(",")]
+        elif name in _LOADS:
+            loads += filter(_NAME.fullmatch, value.split(","))
         elif name.count(".") == 1:
-            module, _, option = parameter.partition(".")
             lines.append(("options", module, option))
-    return [
-        ModprobeLine(COMMAND_LINE, 1, command, module_name(module), text)
-        for command, module, text in lines
-        if module_name(module) in CONCERNED
-    ]
-
-
-def _joined(text: str) -> Iterator[tuple[int, str]]:
-    r"""Yield the lines with their numbers; ``\`` at the end joins the next line.
-
-    This applies to comments too. Before any other character ``\`` is removed.
-    """
-    start, parts = 1, []
-    for number, line in enumerate(text.split("\n"), 1):
-        pieces = re.split(r"\\(.)", line, flags=re.DOTALL)
-        parts += pieces
-        if pieces[-1].endswith("\\"):
-            parts[-1] = pieces[-1][:-1]
-            continue
-        yield start, "".join(parts)
-        start, parts = number + 1, []
-    if parts:
-        yield start, "".join(parts)
+    return (
+        [
+            ModprobeLine(COMMAND_LINE, 1, command, module_name(module), text)
+            for command, module, text in lines
+            if module_name(module) in CONCERNED
+        ],
+        [LoadLine(COMMAND_LINE, 1, module_name(name)) for name in loads],
+    )
 
 
 LOADED = "/proc/modules"
+RDMA_CORE_LISTS = "/etc/rdma/modules"
 
 _FILE = re.compile(r"(.+)\.ko(?:\.[a-z0-9]+)?")
+# Names of modules and aliases in the kernel have only these characters.
+_NAME = re.compile(r"[!-~]+")
 
 
 def read_modules(tree: FileTree, release: str, problems: list[str]) -> Modules:
@@ -196,55 +157,14 @@ def module_paths(data: bytes, folder: str = "") -> dict[str, str]:
     return paths
 
 
-RDMA_CORE_LISTS = "/etc/rdma/modules"
-
-_COMMENT = ("#", ";")
-# Names of modules and aliases in the kernel have only these characters.
-_NAME = re.compile(r"[!-~]+")
-# systemd-modules-load.service(8); the second parameter is for the initrd.
-_PARAMETERS = ("modules_load", "rd.modules_load")
-
-
-def read_load_lines(tree: FileTree, problems: list[str]) -> tuple[LoadLine, ...]:
-    """Return the lines of all modules, with the kernel's names of the modules."""
-    lines: list[LoadLine] = []
-    for folders in (folders_named("modules-load.d"), (RDMA_CORE_LISTS,)):
-        for path, text in conf_texts(tree, folders, ".conf", problems):
-            lines += load_lines(path, text, problems)
-    for parameter in command_line(tree, []):  # read_modprobe_lines reports problems
-        name, _, value = parameter.partition("=")
-        if name in _PARAMETERS:
-            lines += [
-                LoadLine(COMMAND_LINE, 1, module_name(module))
-                for module in value.split(",")
-                if _NAME.fullmatch(module)
-            ]
-    return tuple(lines)
-
-
-def load_lines(path: str, text: str, problems: list[str]) -> list[LoadLine]:
-    """Return the lines of a file; a line that is not one name gets a sentence."""
-    lines = []
-    for number, line in enumerate(text.split("\n"), 1):
-        name = line.strip()
-        if not name or name.startswith(_COMMENT):
-            continue
-        if _NAME.fullmatch(name):
-            lines.append(LoadLine(path, number, module_name(name)))
-        else:
-            problems.append(
-                f"{path} line {number} is ignored: {name[:60]!a} is not a module's name"
-            )
-    return lines
-
-
 def with_module_details(
     tree: FileTree, release: str, modules: Modules, problems: list[str]
 ) -> Modules:
     """Return ``modules`` with details that a mount does not need.
 
     ``release`` is that of the running kernel. Parameters that cannot be read are left
-    out.
+    out. Lines are in the order in which modprobe reads them: later options of a module
+    add to earlier ones; the last of the same name is used.
     """
     folder = f"/lib/modules/{release}"
     # read_modules has reported modules.dep if it is missing.
@@ -262,10 +182,18 @@ def with_module_details(
             if value is not None:
                 text = value.decode("utf-8", "surrogateescape").strip()
                 parameters.append(ModuleParameter(module, name, text))
+    lines: list[ModprobeLine] = []
+    for path, text in conf_texts(tree, folders_named("modprobe.d"), ".conf", problems):
+        lines += modprobe_lines(path, text)
+    loads: list[LoadLine] = []
+    for folders in (folders_named("modules-load.d"), (RDMA_CORE_LISTS,)):
+        for path, text in conf_texts(tree, folders, ".conf", problems):
+            loads += load_lines(path, text)
+    given = parameter_lines(parameters_of(tree.text(COMMAND_LINE, problems) or ""))
     return replace(
         modules,
         files=tuple(sorted(files, key=lambda file: (file.name, file.path))),
         parameters=tuple(parameters),
-        modprobe_lines=read_modprobe_lines(tree, problems),
-        load_lines=read_load_lines(tree, problems),
+        modprobe_lines=(*lines, *given[0]),
+        load_lines=(*loads, *given[1]),
     )

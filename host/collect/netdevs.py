@@ -6,7 +6,7 @@ the other end says it.
 /sys/class/net has most; ``ip -j -d addr show`` adds addresses and virtual kinds. The
 owner sets a netdev up: nmcli shows NetworkManager's, systemd-networkd and ifupdown
 record theirs below /run. P_Key children that ``ip link`` created have no files of IPoIB
-in sysfs (drivers/infiniband/ulp/ipoib/ipoib_vlan.c); for them ``ip`` is run. The forms
+in sysfs (drivers/infiniband/ulp/ipoib/ipoib_vlan.c); ``ip`` shows theirs. The forms
 of ``dcb -j`` are those of iproute2 5.18 to 7.1 (dcb/dcb_pfc.c, dcb/dcb_app.c), those of
 ethtool of 6.1 (netlink/features.c, netlink/pause.c).
 
@@ -33,7 +33,6 @@ from ovirt_rdma.host.collect.tools import (
     IPOIB_MODES,
     Link,
     Tools,
-    ipoib_links,
     read_each,
 )
 from ovirt_rdma.host.facts.devices import (
@@ -42,6 +41,7 @@ from ovirt_rdma.host.facts.devices import (
     HOST,
     ROUTER,
     SWITCH,
+    TSO_FEATURES,
     Bond,
     Buffer,
     Dcb,
@@ -70,7 +70,8 @@ def concerned(netdevs: Sequence[Netdev]) -> set[str]:
 def read_netdevs(
     tree: FileTree, links: Mapping[str, Link], problems: list[str]
 ) -> tuple[Netdev, ...]:
-    """Return all netdevs by name; ``links`` has addresses and virtual kinds.
+    """Return all netdevs by name; ``links`` has addresses and virtual kinds, and the
+    IPoIB settings that are in no file.
 
     A netdev that disappears during the read, or whose type or MTU cannot be read, is
     left out, with a sentence in ``problems``.
@@ -86,6 +87,15 @@ def read_netdevs(
     return tuple(read_each(tree, NET_CLASS, names, problems, read))
 
 
+# The files of IPoIB, in the order of the class, with the pattern of their text and its
+# description. ``parent`` is of a P_Key child.
+_IPOIB_FILES = {
+    "mode": (re.compile("|".join(IPOIB_MODES)), "a transport mode"),
+    "pkey": (re.compile(r"0x[0-9a-f]{4}"), "a P_Key"),
+    "parent": (re.compile(r"\S+"), "a netdev"),
+}
+
+
 def _netdev(
     tree: FileTree, name: str, link: Link, problems: list[str]
 ) -> Optional[Netdev]:
@@ -95,6 +105,20 @@ def _netdev(
     if kind is None or mtu is None:
         return None
     entries = tree.names(folder)
+    lowers = _stacked(entries, "lower_")
+
+    def of_ipoib(key: str) -> Optional[str]:
+        shown: Optional[str] = getattr(link.ipoib, key)
+        if key not in entries:
+            return shown
+        found = tree.match(f"{folder}/{key}", *_IPOIB_FILES[key], problems)
+        return found[0] if found else None
+
+    ipoib = None
+    # A bond has the type and address of its members (bond_main.c).
+    if kind == ARPHRD_INFINIBAND and not lowers:
+        mode, pkey, parent = map(of_ipoib, _IPOIB_FILES)
+        ipoib = Ipoib(mode, pkey, parent, sysfs="mode" in entries)
     return Netdev(
         name=name,
         type=kind,
@@ -104,9 +128,10 @@ def _netdev(
         driver=read_driver(tree, folder) or link.kind,
         pci=read_pci(tree, folder),
         uppers=_stacked(entries, "upper_"),
-        lowers=_stacked(entries, "lower_"),
+        lowers=lowers,
         addresses=link.addresses,
         egress=link.egress,
+        ipoib=ipoib,
     )
 
 
@@ -159,17 +184,13 @@ PortOf = tuple[str, int]
 _TYPES = {"InfiniBand": ARPHRD_INFINIBAND, "Ethernet": ARPHRD_ETHER}
 # Kinds that are stacked on other netdevs: never a port's own netdev.
 _STACKED = ("bond", "bridge", "vlan", "macvlan", "team")
-_DEV_PORT = re.compile(r"[0-9]{1,5}")
 # phys_port_name of a switchdev representor, which represents a VF or sub-function
 # (Documentation/networking/switchdev.rst).
 _REPRESENTOR = re.compile(r"(?:c\d+)?pf\d+(?:(?:vf|sf)\d+)?")
 
 
 def read_netdev_ports(
-    tree: FileTree,
-    netdevs: tuple[Netdev, ...],
-    devices: tuple[RdmaDevice, ...],
-    ipoib: Mapping[str, Ipoib],
+    tree: FileTree, netdevs: tuple[Netdev, ...], devices: tuple[RdmaDevice, ...]
 ) -> dict[str, PortOf]:
     """Return the port of each netdev, by netdev name.
 
@@ -182,15 +203,15 @@ def read_netdev_ports(
     by_name = {netdev.name: netdev for netdev in netdevs}
     ports_of: dict[str, PortOf] = {}
     for device in devices:
-        bus = _of_bus_device(tree, device, by_name, ipoib)
+        bus = _of_bus_device(tree, device, by_name)
         for port in device.ports:
             names = bus.get(port.number) or _of_virtual_device(
                 tree, device, port, by_name
             )
             ports_of.update((name, (device.name, port.number)) for name in names)
     for netdev in netdevs:
-        if netdev.name in ipoib and netdev.name not in ports_of:
-            parent = ipoib[netdev.name].parent or ""
+        if netdev.ipoib and netdev.name not in ports_of:
+            parent = netdev.ipoib.parent or ""
             place = ports_of.get(parent) or _of_guid(netdev, devices)
             if place:
                 ports_of[netdev.name] = place
@@ -203,17 +224,14 @@ def read_netdev_ports(
 
 
 def _of_bus_device(
-    tree: FileTree,
-    device: RdmaDevice,
-    by_name: Mapping[str, Netdev],
-    ipoib: Mapping[str, Ipoib],
+    tree: FileTree, device: RdmaDevice, by_name: Mapping[str, Netdev]
 ) -> dict[int, list[str]]:
     """Return the netdevs of the bus device of ``device``, by port."""
     ports = {port.number: _TYPES.get(port.link_layer) for port in device.ports}
     by_port: dict[int, list[str]] = {}
     for name in tree.names(f"{RDMA_CLASS}/{device.name}/device/net"):
         netdev = by_name.get(name)
-        if netdev is None or (name in ipoib and ipoib[name].parent):
+        if netdev is None or (netdev.ipoib and netdev.ipoib.parent):
             continue
         number = next(iter(ports)) if len(ports) == 1 else port_on_device(tree, name)
         if ports.get(number) == netdev.type:
@@ -227,8 +245,7 @@ def _of_bus_device(
 
 def port_on_device(tree: FileTree, name: str) -> int:
     """Return which port of its bus device a netdev is, from 1: ``dev_port`` and 1."""
-    text = tree.text(f"{NET_CLASS}/{name}/dev_port") or ""
-    return int(text) + 1 if _DEV_PORT.fullmatch(text) else 1
+    return (tree.number(f"{NET_CLASS}/{name}/dev_port") or 0) + 1
 
 
 def port_of(
@@ -240,12 +257,12 @@ def port_of(
     netdev = _netdev(tree, name, Link(), [])
     if netdev is None or netdev.type != ARPHRD_ETHER:
         return None
-    return read_netdev_ports(tree, (netdev,), devices, {}).get(name)
+    return read_netdev_ports(tree, (netdev,), devices).get(name)
 
 
 def _is_representor(tree: FileTree, name: str) -> bool:
-    text = tree.text(f"{NET_CLASS}/{name}/phys_port_name")  # an error for many
-    return text is not None and _REPRESENTOR.fullmatch(text) is not None
+    path = f"{NET_CLASS}/{name}/phys_port_name"  # an error for many
+    return tree.match(path, _REPRESENTOR, "a representor's") is not None
 
 
 def _of_virtual_device(
@@ -388,68 +405,18 @@ def _asked(
         return None
 
 
-# The files, with the pattern of their text and its description.
-_FILES = {
-    "mode": (re.compile("|".join(IPOIB_MODES)), "a transport mode"),
-    "pkey": (re.compile(r"0x[0-9a-f]{4}"), "a P_Key"),
-    "parent": (re.compile(r"\S+"), "a netdev"),  # of a P_Key child
-}
-
-
-def read_ipoib(
-    tree: FileTree, tools: Tools, netdevs: tuple[Netdev, ...], problems: list[str]
-) -> dict[str, Ipoib]:
-    """Return the IPoIB settings of all IPoIB netdevs by name.
-
-    ``ip`` is run once, and only if a netdev has no files of its own.
-    """
-    entries = {
-        netdev.name: set(tree.names(f"{NET_CLASS}/{netdev.name}"))
-        for netdev in netdevs
-        # A bond has the type and address of its members (bond_main.c).
-        if netdev.type == ARPHRD_INFINIBAND and not netdev.lowers
-    }
-    links: Mapping[str, Ipoib] = {}
-    if any(not {"mode", "pkey"} <= names for names in entries.values()):
-        argv = ["ip", "-j", "-d", "link", "show", "type", "ipoib"]
-        links = ipoib_links(tools.rows(argv, problems) or [])
-    found = {}
-    for name, names in entries.items():
-        folder = f"{NET_CLASS}/{name}"
-        failures: list[str] = []
-        shown: dict[str, str] = {}
-        for file, (form, description) in _FILES.items():
-            text = tree.text(f"{folder}/{file}", failures) if file in names else None
-            if text is not None and form.fullmatch(text):
-                shown[file] = text
-            elif text is not None:
-                failures.append(f"{folder}/{file} reads {text!a}, not {description}")
-        if failures and not tree.is_folder(folder):
-            failures = [f"{folder} disappeared during the read"]
-        problems.extend(failures)
-        link = links.get(name, Ipoib())
-        found[name] = replace(link, sysfs="mode" in names, **shown)
-    return found
-
-
 _CARRIER = {"0": False, "1": True}
 
 
 def with_ports(
-    tree: FileTree,
-    tools: Tools,
-    netdevs: tuple[Netdev, ...],
-    devices: tuple[RdmaDevice, ...],
-    problems: list[str],
+    tree: FileTree, netdevs: tuple[Netdev, ...], devices: tuple[RdmaDevice, ...]
 ) -> tuple[Netdev, ...]:
-    """Return ``netdevs`` with their RDMA ports and IPoIB settings."""
-    ipoib = read_ipoib(tree, tools, netdevs, problems)
-    ports = read_netdev_ports(tree, netdevs, devices, ipoib)
+    """Return ``netdevs`` with their RDMA ports."""
+    ports = read_netdev_ports(tree, netdevs, devices)
     found = []
     for netdev in netdevs:
         device, port = ports.get(netdev.name, (None, None))
-        own = ipoib.get(netdev.name)
-        found.append(replace(netdev, ipoib=own, rdma_device=device, rdma_port=port))
+        found.append(replace(netdev, rdma_device=device, rdma_port=port))
     return tuple(found)
 
 
@@ -465,7 +432,7 @@ def with_rdma_details(
     ``ethtool`` is run once for all netdevs, or not at all if none is of an RDMA port.
     ``dcb``, and ``ethtool`` for pause frames, are run for each physical RoCE port.
     """
-    placed = with_ports(tree, tools, netdevs, devices, problems)
+    placed = with_ports(tree, netdevs, devices)
     names = concerned(placed)
     offloads = {}
     if names:
@@ -510,7 +477,6 @@ def _bond(tree: FileTree, netdev: Netdev, problems: list[str]) -> Optional[Bond]
         mode=mode.split()[0],
         active=tree.text(f"{folder}/active_slave"),
         fail_over_mac=fail_over_mac.split()[0] if fail_over_mac else None,
-        members=tuple((tree.text(f"{folder}/slaves") or "").split()),
     )
 
 
@@ -568,37 +534,26 @@ def _object(text: str) -> dict[str, Any]:
     return value
 
 
-# ethtool prints some features by old names of its own. The values are the kernel's
-# names, which ``ethtool -K`` accepts too.
-KEPT = {
-    "rx-checksumming": "rx-checksum",
-    "generic-receive-offload": "rx-gro",
-    "large-receive-offload": "rx-lro",
-    "generic-segmentation-offload": "tx-generic-segmentation",
-    "tx-checksum-ipv4": "tx-checksum-ipv4",
-    "tx-checksum-ip-generic": "tx-checksum-ip-generic",
-    "tx-checksum-ipv6": "tx-checksum-ipv6",
-    "tx-scatter-gather": "tx-scatter-gather",
-    "tx-tcp-segmentation": "tx-tcp-segmentation",
-    "tx-tcp6-segmentation": "tx-tcp6-segmentation",
-}
-
-_OF = "Features for "
-_STATE = re.compile(r"(on|off)(?: \[(?:(fixed)|requested (on|off))\])?")
+_FEATURE = re.compile(
+    rf"^\s*({'|'.join(TSO_FEATURES)}): "
+    r"(on|off)(?: \[(?:(fixed)|requested (on|off))\])?$",
+    re.MULTILINE,
+)
 _PAUSE = re.compile(r"^(RX|TX):\s+(on|off)$", re.MULTILINE)
 
 
 def features(text: str) -> dict[str, tuple[Offload, ...]]:
-    """Return the offloads of each netdev that ``ethtool -k '*'`` shows.
-
-    Only those in KEPT are returned, by the kernel's names. Lines of another form are
-    ignored.
-    """
+    """Return the TSO_FEATURES of each netdev that ``ethtool -k '*'`` shows."""
     offloads_of: dict[str, tuple[Offload, ...]] = {}
-    for block in f"\n{text}".split(f"\n{_OF}")[1:]:
-        head, *lines = block.split("\n")
+    for block in f"\n{text}".split("\nFeatures for ")[1:]:
+        head, _, lines = block.partition("\n")
         if head.endswith(":"):
-            offloads_of[head[:-1]] = tuple(filter(None, map(_offload, lines)))
+            offloads_of[head[:-1]] = tuple(
+                Offload(name, on == "on", bool(fixed), requested == "on")
+                if requested
+                else Offload(name, on == "on", bool(fixed))
+                for name, on, fixed, requested in _FEATURE.findall(lines)
+            )
     return offloads_of
 
 
@@ -608,21 +563,6 @@ def pause_frames(text: str) -> tuple[Optional[bool], Optional[bool]]:
     """
     shown = {side: state == "on" for side, state in _PAUSE.findall(text)}
     return shown.get("RX"), shown.get("TX")
-
-
-def _offload(line: str) -> Optional[Offload]:
-    name, _, state = line.strip().partition(": ")
-    kernel_name = KEPT.get(name)
-    match = _STATE.fullmatch(state) if kernel_name else None
-    if not kernel_name or not match:
-        return None
-    on, fixed, requested = match.groups()
-    return Offload(
-        name=kernel_name,
-        on=on == "on",
-        fixed=fixed is not None,
-        requested=None if requested is None else requested == "on",
-    )
 
 
 # The devices that MADs are sent with; each is of one port (drivers/infiniband/core/
@@ -735,7 +675,6 @@ def infiniband_neighbour(info: str, description: Optional[str]) -> Optional[Neig
         port=port[0],
         description=None,
         netdev=None,
-        source="smpquery",
     )
 
 
@@ -759,7 +698,6 @@ def lldp_neighbour(text: str, netdev: str) -> Optional[Neighbour]:
         port=_of_kind(first.get("Port ID TLV")),
         description=_text(first.get("Port Description TLV")),
         netdev=netdev,
-        source="lldptool",
     )
 
 

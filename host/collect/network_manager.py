@@ -50,7 +50,7 @@ def read_network_manager(
     """
     try:
         text = tools.text(
-            [*_NMCLI, "RUNNING,VERSION", "general"],
+            [*_NMCLI, "RUNNING", "general"],
             problems,
             optional=True,
             raised_status=_NOT_RUNNING,
@@ -59,20 +59,18 @@ def read_network_manager(
         return NetworkManager(running=False)
     if text is None:
         return None
-    state = table(text, 2)
-    if not state:
+    state = text.strip()
+    if state not in ("running", "not running"):
         problems.append(f"nmcli does not print NetworkManager's state: {text!a}")
         return None
-    ((running, version), *_) = state
-    if running != "running":
-        return NetworkManager(running=False, version=version or None)
+    if state != "running":
+        return NetworkManager(running=False)
     devices: dict[bool, list[str]] = {True: [], False: []}
     text = tools.text([*_NMCLI, "DEVICE,STATE", "device"], problems)
     for name, word in table(text or "", 2):
         devices[word != "unmanaged"].append(name)
     return NetworkManager(
         running=True,
-        version=version or None,
         managed=tuple(sorted(devices[True])),
         unmanaged=tuple(sorted(devices[False])),
         profiles=_profiles(tools, concerned(netdevs), problems),
@@ -128,20 +126,14 @@ def table(text: str, columns: int) -> list[tuple[str, ...]]:
     return [row for row in rows if len(row) == columns]
 
 
+_FIELD = re.compile(r":((?:\\.?|[^:\\])*)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.?)", re.DOTALL)
+
+
 def fields(line: str) -> tuple[str, ...]:
     """Return the fields of a line of a table: ``a:b`` is two, ``a\\:b`` is one."""
-    parts = [""]
-    escaped = False
-    for character in line:
-        if character == "\\" and not escaped:
-            escaped = True
-            continue
-        if character == ":" and not escaped:
-            parts.append("")
-        else:
-            parts[-1] += character
-        escaped = False
-    return tuple(parts)
+    found = _FIELD.findall(f":{line}")
+    return tuple(_ESCAPED.sub(r"\1", field) for field in found)
 
 
 def profiles(text: str) -> dict[str, tuple[Property, ...]]:

@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read the kernel's NFS server on this host, what it exports, and the packet filter.
+"""Read the kernel's NFS server on this host, and what it exports.
 
 The files of /proc/fs/nfsd are in fs/nfsd/nfsctl.c, pool_stats in net/sunrpc/svc_xprt.c,
 those of /proc/sys/sunrpc/svc_rdma in net/sunrpc/xprtrdma/svc_rdma.c. The exports are in
 /var/lib/nfs/etab, which exportfs writes with all options (nfs-utils,
 support/nfs/exports.c, putexportent); with ``rootdir`` in the section ``exports`` of
-nfs.conf(5) their folders are below that. The form of ``nft -j`` is in
-libnftables-json(5).
+nfs.conf(5) their folders are below that.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Optional
+from typing import Optional
 
 from ovirt_rdma.host.collect.storage import MOUNTINFO, parse_mountinfo, visible
 from ovirt_rdma.host.collect.tools import Tools
@@ -29,24 +27,19 @@ _ETAB, _EXPORTS, _CONF = "/var/lib/nfs/etab", "/etc/exports", "/etc/nfs.conf"
 _SVC_RDMA = "/proc/sys/sunrpc/svc_rdma"
 # Each folder costs two programs.
 _MOST_EXPORTS = 64
-# NFS over TCP, which mounts fall back to; Soft-RoCE; siw, which uses the port of RDMA.
-PORTS = (("tcp", 2049), ("udp", 4791), ("tcp", 20049))
 
 
 def read_nfs_server(
     tree: FileTree, tools: Tools, problems: list[str], exports: bool
 ) -> Optional[NfsServer]:
-    """Return the NFS server of this host; None if it never ran since boot. Exports and
-    the packet filter, which tools look at, are read only with ``exports``.
+    """Return the NFS server of this host; None if it never ran since boot. Exports,
+    which tools look at, are read only with ``exports``.
     """
     if "threads" not in tree.names(NFSD):
         return None
     listeners = tree.data(f"{NFSD}/portlist", problems)
     versions = tree.text(f"{NFSD}/versions", problems)
     queued, woken = pool_statistics(tree.text(f"{NFSD}/pool_stats") or "")
-    ruleset = None
-    if exports:
-        ruleset = tools.text(["nft", "-j", "list", "ruleset"], optional=True)
     return NfsServer(
         threads=tree.number(f"{NFSD}/threads", problems),
         listeners=None if listeners is None else port_list(listeners.decode("latin-1")),
@@ -64,7 +57,6 @@ def read_nfs_server(
             for text in _texts(tree, _EXPORTS, ".exports", problems)
             for folder in configured_folders(text)
         ),
-        dropped=None if ruleset is None else dropped(ruleset),
     )
 
 
@@ -209,81 +201,3 @@ def _numbers(tools: Tools, argv: list[str]) -> tuple[Optional[list[int]], str]:
         return None, str(error)
     numbers = [number for number in found if number is not None]
     return (numbers if len(numbers) == len(found) else None), ""
-
-
-# What ends a new packet's way, and what this reader does not follow.
-_REFUSES, _NOT_FOLLOWED = {"drop", "reject"}, {"vmap", "xt", "limit"}
-
-
-def dropped(text: str) -> tuple[str, ...]:
-    """Return what the ruleset in ``nft -j`` certainly drops of PORTS: ``2049/tcp``.
-
-    Only the rules that incoming packets can meet count. A port that any of them accepts
-    is open, and all are if one accepts what this does not understand, as an address.
-    Any text is accepted.
-    """
-    try:
-        return _dropped([row for row in json.loads(text)["nftables"] if row])
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return ()
-
-
-def _dropped(rows: list[Any]) -> tuple[str, ...]:
-    chains = [row["chain"] for row in rows if "chain" in row]
-    rules = [row["rule"] for row in rows if "rule" in row]
-    bases = [chain for chain in chains if chain.get("hook") == "input"]
-    bases = [chain for chain in bases if chain["family"] in ("ip", "inet")]
-    reached = [(chain["table"], chain["name"]) for chain in bases]
-    closed = any(chain.get("policy") == "drop" for chain in bases)
-    accepted: set[tuple[str, int]] = set()
-    refused: set[tuple[str, int]] = set()
-    for place in reached:
-        for rule in rules:
-            if (rule["table"], rule["chain"]) != place:
-                continue
-            kinds = {kind: of for one in rule["expr"] for kind, of in one.items()}
-            for jump in ("jump", "goto"):
-                to = (place[0], kinds[jump]["target"]) if jump in kinds else place
-                reached += [to] if to not in reached else []
-            matches = [one["match"] for one in rule["expr"] if "match" in one]
-            ports = {p for p in PORTS if any(_names(m, *p) for m in matches)}
-            if _NOT_FOLLOWED & set(kinds):
-                return ()
-            if "accept" in kinds and not ports and not any(map(_others, matches)):
-                return ()
-            if "accept" in kinds:
-                accepted |= ports
-            elif _REFUSES & set(kinds):
-                refused |= ports if len(matches) == 1 else set()
-                closed = closed or not matches
-    return tuple(
-        f"{port}/{protocol}"
-        for protocol, port in PORTS
-        if (protocol, port) not in accepted and (closed or (protocol, port) in refused)
-    )
-
-
-def _names(match: Any, protocol: str, port: int) -> bool:
-    """Whether a match is for a destination port."""
-    right = match["right"]
-    members = right["set"] if isinstance(right, dict) and "set" in right else [right]
-    ranges = [one["range"] for one in members if isinstance(one, dict)]
-    payload = match["left"].get("payload", {})
-    named = payload.get("field") == "dport" and payload["protocol"] in (protocol, "th")
-    return named and (
-        port in members or any(low <= port <= high for low, high in ranges)
-    )
-
-
-def _others(match: Any) -> bool:
-    """Whether a match is for no new packet to PORTS: another port, a connection that
-    exists, the netdev lo, ICMP.
-    """
-    left, right = match["left"], match["right"]
-    key = left.get("meta", {}).get("key") or left.get("payload", {}).get("field")
-    return match["op"] != "!=" and (
-        ("ct" in left and "new" not in str(right))
-        or (key in ("iifname", "iif") and right == "lo")
-        or (key == "l4proto" and "icmp" in str(right))
-        or key == "dport"
-    )

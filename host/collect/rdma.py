@@ -54,6 +54,7 @@ from ovirt_rdma.host.facts.devices import (
 from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.facts.model import UNKNOWN, Facts
 from ovirt_rdma.host.paths import RDMA_CM_CONFIG
+from ovirt_rdma.host.system.text import whole
 from ovirt_rdma.host.system.tree import FileTree
 
 # domain:bus:device.function; VMD and Hyper-V use domains of five digits and more.
@@ -183,20 +184,19 @@ def _with_locality(tree: FileTree, folder: str, adapter: Adapter) -> Adapter:
     """Return the adapter with its PCIe link, the processors near it, and where its
     MSI-X interrupts go, by number of interrupts.
     """
-    local = tree.text(f"{folder}/local_cpulist") or ""
+    local = tree.match(f"{folder}/local_cpulist", _CPUS, "a list")
     counted: Counter[str] = Counter()
     for number in tree.names(f"{folder}/msi_irqs"):
         irq = f"/proc/irq/{number}"
         for name in ("effective_affinity_list", "smp_affinity_list"):
-            cpus = tree.text(f"{irq}/{name}") or ""
-            if _CPUS.fullmatch(cpus):
-                counted[cpus] += 1
+            if cpus := tree.match(f"{irq}/{name}", _CPUS, "a list"):
+                counted[cpus[0]] += 1
                 break
     found = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
     return replace(
         adapter,
         pci_link=_pci_link(tree, folder),
-        local_cpus=local if _CPUS.fullmatch(local) else None,
+        local_cpus=local[0] if local else None,
         interrupts=tuple(IrqCpus(cpus, number) for cpus, number in found),
     )
 
@@ -209,7 +209,7 @@ def _pci_link(tree: FileTree, folder: str) -> Optional[PciLink]:
     ends = [(folder, "current"), (folder, "max"), (f"{folder}/..", "max")]
     values: list[Any] = []
     for place, which in ends if slot else ends[:2]:
-        speed = _SPEED.fullmatch(tree.text(f"{place}/{which}_link_speed") or "")
+        speed = tree.match(f"{place}/{which}_link_speed", _SPEED, "a speed")
         width = tree.number(f"{place}/{which}_link_width")
         values += [float(speed[1]) if speed else None, width or None]
     link = PciLink(*values)
@@ -242,8 +242,6 @@ _PKEY = re.compile(r"0x[0-9a-f]{4}")
 # For verbs hfi1 shows 4096 at most, even if Omni-Path's MTU is 8192 or 10240
 # (query_port() of drivers/infiniband/hw/hfi1/verbs.c).
 _SHOWN_AT_MOST = {"hfi1": 4096}
-# Each failure may have taken the whole timeout of a tool.
-_MOST_FAILURES = 3
 
 Mtus = dict[str, Optional[int]]
 """A port's IB MTUs in bytes, ``max`` and ``active``; None: no valid one."""
@@ -283,19 +281,9 @@ def _mtus(
     mtus = parse_port_mtus(text or "")
     if len(devices) == 1:
         problems.extend(failed)
-    elif failed:
-        failed.clear()
-        for number, device in enumerate(devices):
-            text = tools.text(["ibv_devinfo", "-d", device], failed, optional=True)
-            mtus.update(parse_port_mtus(text or ""))
-            left = len(devices) - number - 1
-            if len(failed) == _MOST_FAILURES and left:
-                failed.append(
-                    f"ibv_devinfo was not run for {left} more RDMA devices: it had "
-                    f"failed {_MOST_FAILURES} times"
-                )
-                break
-        problems.extend(failed)
+    for device in devices if failed and len(devices) > 1 else ():
+        text = tools.text(["ibv_devinfo", "-d", device], problems, optional=True)
+        mtus.update(parse_port_mtus(text or ""))
     return mtus
 
 
@@ -319,8 +307,7 @@ def _device(
     )
     ports = []
     for number in tree.names(f"{folder}/ports", problems):
-        if not (number.isascii() and number.isdecimal()):
-            problems.append(f"{folder}/ports has a port named {number!a}")
+        if whole(number) is None:
             continue
         place = f"{folder}/ports/{number}"
         port = _port(tree, place, int(number), problems)
@@ -372,10 +359,7 @@ def _port(tree: FileTree, folder: str, number: int, problems: list[str]) -> Rdma
 
 def _word(tree: FileTree, path: str, problems: list[str]) -> str:
     """Return ``ACTIVE`` for ``4: ACTIVE``."""
-    text = tree.text(path, problems)
-    match = _NUMBERED.fullmatch(text or "")
-    if text and not match:
-        problems.append(f"{path} reads {text!a}, not NUMBER: WORD")
+    match = tree.match(path, _NUMBERED, "NUMBER: WORD", problems)
     return match[1] if match else UNKNOWN
 
 
@@ -447,13 +431,10 @@ def _pkeys(tree: FileTree, folder: str, problems: list[str]) -> tuple[PKey, ...]
     """Return the used entries of a P_Key table; most of its 128 or so are 0x0000."""
     pkeys = []
     for name in tree.names(folder, problems):
-        text = tree.text(f"{folder}/{name}", problems)
-        if text is None:
-            continue
-        if not (name.isascii() and name.isdecimal() and _PKEY.fullmatch(text)):
-            problems.append(f"{folder}/{name} reads {text!a}, not a P_Key")
-        elif partition_of(text) is not None:
-            pkeys.append(PKey(int(name), text))
+        found = tree.match(f"{folder}/{name}", _PKEY, "a P_Key", problems)
+        index = whole(name)
+        if found and index is not None and partition_of(found[0]) is not None:
+            pkeys.append(PKey(index, found[0]))
     return tuple(sorted(pkeys, key=lambda pkey: pkey.index))
 
 
@@ -594,13 +575,10 @@ def _vf_ports(
     ports = []
     for port in tree.names(f"{iov}/ports"):
         path = f"{iov}/ports/{port}/admin_guids/{number + 1}"
-        text = tree.text(path)
-        if text is None or not port.isdecimal():
+        found = tree.match(path, _ADMIN_GUID, "a GUID", problems)
+        if found is None or not port.isdecimal():
             continue
-        if not _ADMIN_GUID.fullmatch(text):
-            problems.append(f"{path} reads {text!a}, not a GUID")
-            continue
-        digits = "0" if text == _NOBODYS else text
+        digits = "0" if found[0] == _NOBODYS else found[0]
         folder = f"{iov}/{mlx4_function(pf, number)}/ports/{port}/pkey_idx"
         indexes: list[int] = []
         while (index := tree.number(f"{folder}/{len(indexes)}")) is not None:

@@ -26,7 +26,6 @@ import configparser
 import io
 import posixpath
 import re
-import shlex
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -62,22 +61,12 @@ from ovirt_rdma.host.system.tree import (
     Problems,
     conf_texts,
     folders_named,
+    joined_lines,
     processes,
     runs,
 )
 
-_UPTIME = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\b.*")
 _BOOTED_AT = re.compile(r"^btime (\d{1,12})$", re.MULTILINE)
-
-
-def read_uptime(tree: FileTree, problems: list[str]) -> float:
-    """Return the seconds since boot; 0.0 if they cannot be read."""
-    path = "/proc/uptime"
-    text = tree.text(path, problems)
-    match = _UPTIME.fullmatch(text or "")
-    if text and not match:
-        problems.append(f"{path} reads {text!a}, not two numbers")
-    return float(match[1]) if match else 0.0
 
 
 def read_booted_at(tree: FileTree, problems: list[str]) -> Optional[int]:
@@ -159,29 +148,25 @@ def read_rdma_stacks(
     return tuple(stacks)
 
 
-# An assignment of the transport mode, not a match (==, !=).
-_SETS_MODE = re.compile(r'ATTR\{mode\}\s*[:+]?=\s*[ei]{0,2}"')
-_NO_NETDEVS = re.compile(r'SUBSYSTEM\s*(?:==\s*"(?!net)|!=\s*"net")')
+# An assignment of the transport mode, not a match (==, !=), of a netdev.
+_SETS_MODE = re.compile(
+    r'(?!\s*#)(?!.*SUBSYSTEM\s*(?:==\s*"(?!net)|!=\s*"net"))'
+    r'.*ATTR\{mode\}\s*[:+]?=\s*[ei]{0,2}"'
+)
 
 
 def read_udev_lines(tree: FileTree, problems: list[str]) -> tuple[UdevLine, ...]:
-    r"""Return the udev rules that set a transport mode, as old guides have them, in the
-    order in which udev reads them; ``\\`` at the end of a line joins the next one.
+    """Return the udev rules that set a transport mode, as old guides have them, in the
+    order in which udev reads them.
     """
-    lines = []
-    files = conf_texts(tree, folders_named("udev/rules.d"), ".rules", problems)
-    for path, text in files:
-        number = 1
-        for lines_of_rule in re.split(r"(?<!\\)\n", text):
-            rule = lines_of_rule.replace("\\\n", "").strip()
-            if (
-                _SETS_MODE.search(rule)
-                and not _NO_NETDEVS.search(rule)
-                and not rule.startswith("#")
-            ):
-                lines.append(UdevLine(path, number, rule))
-            number += 1 + lines_of_rule.count("\n")
-    return tuple(lines)
+    return tuple(
+        UdevLine(path, number, line.strip())
+        for path, text in conf_texts(
+            tree, folders_named("udev/rules.d"), ".rules", problems
+        )
+        for number, line in joined_lines(text)
+        if _SETS_MODE.match(line)
+    )
 
 
 _CONF = "/etc/fapolicyd/fapolicyd.conf"
@@ -318,6 +303,7 @@ FILES = ("/etc/os-release", "/usr/lib/os-release")
 _EL_PLATFORM = re.compile(r"platform:(el\d{1,3})")
 _EL_FAMILY = frozenset(("rhel", "centos"))
 _MAJOR = re.compile(r"\d{1,3}")
+_ASSIGNMENT = re.compile(r"""^(\w+)=["']?([^"'\n]*)["']?[ \t]*$""", re.MULTILINE)
 
 
 def read_distribution(tree: FileTree, problems: list[str]) -> Optional[str]:
@@ -328,32 +314,10 @@ def read_distribution(tree: FileTree, problems: list[str]) -> Optional[str]:
     for path in FILES:
         data = tree.data(path)
         if data is not None:
-            fields = parse_os_release(path, data, problems)
-            return distribution(fields) or None
+            text = data.decode("utf-8", "surrogateescape")
+            return distribution(dict(_ASSIGNMENT.findall(text))) or None
     problems.append(f"the distribution is unknown: there is no {' or '.join(FILES)}")
     return None
-
-
-def parse_os_release(path: str, data: bytes, problems: list[str]) -> dict[str, str]:
-    """Return the assignments, unquoted as in a shell; other lines get a sentence."""
-    fields = {}
-    text = data.decode("utf-8", "surrogateescape")
-    for number, line in enumerate(text.split("\n"), 1):
-        plain = line.strip()
-        if not plain or plain.startswith("#"):
-            continue
-        key, is_assignment, value = plain.partition("=")
-        try:
-            words = shlex.split(value)
-        except ValueError:  # a quote that is not closed
-            words = ["", ""]
-        if is_assignment and key.isidentifier() and len(words) < 2:
-            fields[key] = "".join(words)
-        else:
-            problems.append(
-                f"{path} line {number} is not an assignment: {plain[:60]!a}"
-            )
-    return fields
 
 
 def distribution(fields: dict[str, str]) -> str:
@@ -506,7 +470,7 @@ def read_selinux(tree: FileTree) -> Optional[SELinux]:
     for pid, script in running_scripts(tree, _DAEMONS):
         context = (tree.text(f"/proc/{pid}/attr/current") or "").rstrip("\0")
         if context:
-            daemon = VdsmDaemon(_DAEMONS[script], pid, context)
+            daemon = VdsmDaemon(_DAEMONS[script], context)
             daemons.setdefault(daemon.name, daemon)
     return SELinux(enforce == "1", tuple(daemons[name] for name in sorted(daemons)))
 

@@ -35,9 +35,8 @@ from ovirt_rdma.host.facts.statistics import (
     Transport,
     option_value,
 )
-from ovirt_rdma.host.system.tree import FileTree
+from ovirt_rdma.host.system.tree import FileTree, read_uptime
 
-_UPTIME = "/proc/uptime"
 _RDMA = "/sys/class/infiniband"
 SWITCHES = "/sys/kernel/sunrpc/xprt-switches"
 
@@ -52,11 +51,10 @@ _OPERATIONS_FOLLOW = b"per-op"
 # Unsigned 64 bit numbers.
 _DIGITS = 20
 _NUMBER = re.compile(r"[0-9]{1,20}")
-_SECONDS = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\b.*", re.DOTALL)
 _TRANSPORT = re.compile(r"xprt-[0-9]+-(.+)")
-# What drivers without a performance management agent say
-# (drivers/infiniband/core/sysfs.c, show_pma_counter).
-_NO_PMA = "N/A"
+# N/A: drivers without a performance management agent (drivers/infiniband/core/sysfs.c,
+# show_pma_counter).
+_VALUE = re.compile(r"([0-9]{1,20})|N/A.*")
 # A setting, how long the kernel keeps the values (drivers/infiniband/core/sysfs.c).
 _LIFESPAN = "lifespan"
 # The names in xprt_info (net/sunrpc/sysfs.c, rpc_sysfs_xprt_info_show).
@@ -84,9 +82,8 @@ def read_statistics(
     problems: list[str] = []
     mounts = _mounts(tree, problems)
     # Directly after the mounts, whose counters it dates.
-    match = _SECONDS.fullmatch(tree.text(_UPTIME, problems) or "")
     return Statistics(
-        taken_s=float(match[1]) if match else 0.0,
+        taken_s=read_uptime(tree, problems),
         mounts=mounts,
         transports=read_transports(tree, problems),
         ports=read_ports(tree, problems, counters) if ports else (),
@@ -164,7 +161,6 @@ def _counted(section: Section, odd: list[str]) -> MountStatistics:
     return MountStatistics(
         mount.mountpoint,
         mount.source,
-        mount.fstype,
         version=option_value(options, "vers"),
         rsize=number_in(option_value(options, "rsize")),
         wsize=number_in(option_value(options, "wsize")),
@@ -302,20 +298,15 @@ def _counters(
     """Return the counters of a folder by name, with one sentence about all that have no
     value: a virtual function may refuse every one of them.
     """
-    counters, silent = [], []
+    counters = []
     reasons: list[str] = []
     for name in tree.names(folder):
         if name == _LIFESPAN or (wanted is not None and name not in wanted):
             continue
-        text = tree.text(f"{folder}/{name}", reasons)
-        value = int(text) if text and _NUMBER.fullmatch(text) else None
-        if value is None and not (text or "").startswith(_NO_PMA):
-            silent.append(name)
-            if text:
-                reasons.append(f"{folder}/{name} reads {text!a}, not a number")
-        counters.append(Counter(name, value))
-    if silent:
-        others = len(silent) - 1
+        found = tree.match(f"{folder}/{name}", _VALUE, "a number", reasons)
+        counters.append(Counter(name, int(found[1]) if found and found[1] else None))
+    if reasons:
+        others = len(reasons) - 1
         left_out = f"it and {others} more there are" if others else "it is"
         problems.append(f"{reasons[0]}; {left_out} left out")
     return tuple(counters)

@@ -191,7 +191,6 @@ def nfs_mounts(
             NfsMount(
                 source=normalised_source(entry.source),
                 mountpoint=entry.mountpoint,
-                fstype=entry.fstype,
                 options=entry.options,
                 version=values.get("vers"),
                 protocol=values.get("proto"),
@@ -354,15 +353,12 @@ def _srp(tree: FileTree, problems: list[str]) -> Iterator[Session]:
         folder, host = f"{SCSI_HOSTS}/{name}", _HOST.fullmatch(name)
         if "local_ib_device" not in tree.names(folder) or host is None:
             continue
-        device, port, id_ext, ioc_guid = (
+        device, id_ext, ioc_guid = (
             tree.text(f"{folder}/{key}", problems)
-            for key in ("local_ib_device", "local_ib_port", "id_ext", "ioc_guid")
+            for key in ("local_ib_device", "id_ext", "ioc_guid")
         )
+        port = tree.number(f"{folder}/local_ib_port", problems)
         if device is None or port is None or id_ext is None or ioc_guid is None:
-            continue
-        number = whole(port)
-        if number is None:
-            problems.append(f"{folder}/local_ib_port reads {port!a}, not a number")
             continue
         dgid = tree.text(f"{folder}/dgid")
         remote = remote_ports.get(host[1])
@@ -375,7 +371,7 @@ def _srp(tree: FileTree, problems: list[str]) -> Iterator[Session]:
             int(host[1]),
             texts[0] or "unknown",
             device=device,
-            port=number,
+            port=port,
             id_ext=id_ext.removeprefix("0x"),
             ioc_guid=ioc_guid.removeprefix("0x"),
             dgid=dgid.replace(":", "") if dgid else None,

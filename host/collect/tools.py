@@ -174,11 +174,15 @@ class Link(NamedTuple):
     """What ``ip -j -d addr show`` knows of a netdev: the kind of a virtual one,
     addresses such as ``10.0.0.1/24``, and the egress map of a VLAN: of that iproute2
     prints the entries that are not 0 (ip/iplink_vlan.c, ``egress_qos``).
+
+    ipoib: mode, P_Key (``key`` in ip/iplink_ipoib.c) and parent, which is the link of a
+    child
     """
 
     kind: Optional[str] = None
     addresses: tuple[str, ...] = ()
     egress: Optional[tuple[PriorityOf, ...]] = None
+    ipoib: Ipoib = Ipoib()
 
 
 def links(entries: list[Row]) -> dict[str, Link]:
@@ -191,7 +195,14 @@ def links(entries: list[Row]) -> dict[str, Link]:
             for one in _objects(row, "addr_info")
             if _text(one, "local") and "prefixlen" in one
         )
-        egress = None
+        egress, ipoib = None, Ipoib()
+        if kind == "ipoib":
+            pkey, mode = _text(data, "key") or "", _text(data, "mode")
+            ipoib = Ipoib(
+                mode=mode if mode in IPOIB_MODES else None,
+                pkey=pkey if _PKEY.fullmatch(pkey) else None,
+                parent=_text(row, "link"),
+            )
         if kind == "vlan" and data:
             shown = [
                 (one.get("from"), one.get("to")) for one in _objects(data, "egress_qos")
@@ -202,7 +213,7 @@ def links(entries: list[Row]) -> dict[str, Link]:
                 if isinstance(value, int) and isinstance(priority, int)
             )
         if name := _text(row, "ifname"):
-            found[name] = Link(kind, tuple(addresses), egress)
+            found[name] = Link(kind, tuple(addresses), egress, ipoib)
     return found
 
 
@@ -210,25 +221,6 @@ def _objects(row: Row, key: str) -> list[Row]:
     listed = row.get(key)
     listed = listed if isinstance(listed, list) else []
     return [one for one in listed if isinstance(one, dict)]
-
-
-def ipoib_links(entries: list[Row]) -> dict[str, Ipoib]:
-    """Return the netdevs of ``ip -j -d link show type ipoib`` by name.
-
-    The kernel names the parent as the link of a child. The keys are those of
-    iproute2's ip/iplink_ipoib.c, which calls the P_Key ``key``.
-    """
-    result = {}
-    for row in entries:
-        name, (_, data) = _text(row, "ifname"), _info(row)
-        pkey, mode = _text(data, "key") or "", _text(data, "mode")
-        if name:
-            result[name] = Ipoib(
-                mode=mode if mode in IPOIB_MODES else None,
-                pkey=pkey if _PKEY.fullmatch(pkey) else None,
-                parent=_text(row, "link"),
-            )
-    return result
 
 
 def virtual_functions(entries: list[Row]) -> dict[int, VirtualFunction]:

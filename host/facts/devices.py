@@ -227,7 +227,6 @@ class Neighbour:
         of LLDP, such as ``Ethernet1/7``
     description: its words for that port (LLDP)
     netdev: the host's own end on Ethernet; a port of a RoCE bond has several cables
-    source: the tool that showed it, ``smpquery`` or ``lldptool``
     """
 
     kind: Optional[str]
@@ -236,7 +235,6 @@ class Neighbour:
     port: Optional[str]
     description: Optional[str]
     netdev: Optional[str]
-    source: str
 
     @property
     def port_title(self) -> Optional[str]:
@@ -347,10 +345,13 @@ class Ipoib:
     sysfs: bool = True
 
 
+# The names of the kernel, and of ``ethtool -k`` and ``-K``.
+TSO_FEATURES = ("tx-tcp-segmentation", "tx-tcp6-segmentation")
+
+
 @dataclass(frozen=True)
 class Offload:
-    """A feature in ``ethtool -k``, by the kernel's name (``rx-gro``), which
-    ``ethtool -K`` accepts too.
+    """One of TSO_FEATURES of a netdev.
 
     ``fixed``: the driver does not allow a change. ``requested`` is the requested value
     if it differs from ``on``.
@@ -364,12 +365,13 @@ class Offload:
 
 @dataclass(frozen=True)
 class Bond:
-    """A bond: ``mode`` as ``active-backup``, ``fail_over_mac`` as ``active``."""
+    """A bond: ``mode`` as ``active-backup``, ``fail_over_mac`` as ``active``. Its
+    members are the netdevs below it.
+    """
 
     mode: str
     active: Optional[str] = None
     fail_over_mac: Optional[str] = None
-    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -570,7 +572,6 @@ class NetworkManager:
     """
 
     running: bool
-    version: Optional[str] = None
     managed: tuple[str, ...] = ()
     unmanaged: tuple[str, ...] = ()
     profiles: tuple[Profile, ...] = ()

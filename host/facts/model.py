@@ -135,8 +135,6 @@ class ConnectionActivity:
     destination: Optional[str] = None
     state: tuple[str, ...] = ()
     slots_max: Optional[int] = None
-    requests: Optional[int] = None
-    backlog: Optional[int] = None
 
     @property
     def connected(self) -> bool:
@@ -306,7 +304,6 @@ class VdsmDaemon:
     """
 
     name: str
-    pid: int
     context: str
 
 
@@ -382,7 +379,6 @@ class NfsMount:
 
     source: str
     mountpoint: str
-    fstype: str
     options: str
     version: Optional[str] = None
     protocol: Optional[str] = None
@@ -468,7 +464,6 @@ class NfsServer:
     max_requests: requests at once over an RDMA connection (svc_rdma/max_requests)
     max_block_size: the largest read or write, in bytes
     configured: the folders in exports(5), exported or not
-    dropped: what the packet filter drops, as ``2049/tcp``; None if nft was not run
     """
 
     threads: Optional[int] = None
@@ -481,7 +476,6 @@ class NfsServer:
     max_block_size: Optional[int] = None
     exports: Optional[tuple[NfsExport, ...]] = None
     configured: tuple[str, ...] = ()
-    dropped: Optional[tuple[str, ...]] = None
 
     @property
     def rdma_ports(self) -> tuple[int, ...]:
@@ -542,17 +536,7 @@ def to_json_dict(facts: Facts) -> dict[str, Any]:
     """Return facts as dicts, lists, strings, numbers and None, keys in field order,
     after ``schema_version`` and ``kind``.
     """
-    return FACTS.around(_content(facts))
-
-
-def _content(facts: Facts) -> dict[str, Any]:
-    """Return the facts without what is about servers, where that is None."""
-    content: dict[str, Any] = plain(facts)
-    for part in (content, *content["nfs_mounts"]):
-        for key in ("nfs_server", "server_program"):
-            if part.get(key, "") is None:
-                del part[key]
-    return content
+    return FACTS.around(plain(facts))
 
 
 def to_json(facts: Facts) -> str:
@@ -561,7 +545,7 @@ def to_json(facts: Facts) -> str:
     Pure ASCII: bytes of the kernel that are not UTF-8 become ``\\udcXX`` escapes, which
     are read back as the same bytes.
     """
-    return FACTS.text(_content(facts))
+    return FACTS.text(plain(facts))
 
 
 def from_json_dict(data: object, where: str) -> Facts:
@@ -573,7 +557,7 @@ def from_json_dict(data: object, where: str) -> Facts:
     """
     try:
         content = FACTS.content(data)
-        return Records("the facts", _check, _OPTIONAL).read(Facts, content)
+        return Records("the facts", _check).read(Facts, content)
     except WrongVersion as wrong:
         raise FactsProblem(
             "facts-file-version",
@@ -611,20 +595,5 @@ def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-# Dumps for bug reports lack the first where no network asks for a mode, and older ones
-# the others, which are unknown then.
-_OPTIONAL = frozenset(
-    [
-        "ipoib_mode",
-        "auxiliary",
-        "default_tos",
-        "dscp_priorities",
-        "buffers",
-        "egress",
-        "arp_ignore",
-        "nfs_server",
-        "server_program",
-    ]
-)
 # Fields that decisions use as IP addresses. Other addresses are the kernel's text.
 _ADDRESSES = {Route: ("destination", "source")}

@@ -282,7 +282,6 @@ class MountStatistics(NamedTuple):
 
     mountpoint: str
     source: str
-    fstype: str
     age_s: Optional[int] = None
     version: Optional[str] = None
     options: str = ""
@@ -295,22 +294,9 @@ class MountStatistics(NamedTuple):
     address: Optional[str] = None
     layout: Optional[str] = None
 
-    @property
-    def reads(self) -> tuple[OperationStatistics, ...]:
-        """The operations that read files."""
-        return self._named(*READS)
-
-    @property
-    def writes(self) -> tuple[OperationStatistics, ...]:
-        """The operations that write files."""
-        return self._named(*WRITES)
-
     def requests(self, *names: str) -> int:
         """Return the number of requests of some operations."""
-        return _total(self._named(*names), "operations")
-
-    def _named(self, *names: str) -> tuple[OperationStatistics, ...]:
-        return tuple(one for one in self.operations if one.name in names)
+        return sum(one.operations for one in self.operations if one.name in names)
 
 
 def moved_without_requests(before: MountStatistics, after: MountStatistics) -> int:
@@ -585,7 +571,7 @@ def activity_between(before: Statistics, after: Statistics) -> Activity:
     connections = None
     if after.transports is not None:
         connections = tuple(
-            ConnectionActivity(f"{one.switch}/{one.name}", *one[3:6], *one[7:9])
+            ConnectionActivity(f"{one.switch}/{one.name}", *one[3:6])
             for one in after.transports
             if one.protocol == "rdma"
         )

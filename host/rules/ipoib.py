@@ -49,7 +49,13 @@ from dataclasses import dataclass
 from typing import Optional, Union
 
 from ovirt_rdma.host.facts.adapter_models import HFI1, MLX4, MLX5, model_of
-from ovirt_rdma.host.facts.devices import Guid, Netdev, Profile, RdmaDevice
+from ovirt_rdma.host.facts.devices import (
+    TSO_FEATURES,
+    Guid,
+    Netdev,
+    Profile,
+    RdmaDevice,
+)
 from ovirt_rdma.host.facts.infiniband import (
     AUTO,
     CONNECTED,
@@ -318,8 +324,6 @@ def _bare(number: str) -> str:
 
 # IPOIB_FLAGS_RC in the first byte of the address: the driver accepts connections.
 _RC_FLAG = 0x80
-
-TSO_FEATURES = ("tx-tcp-segmentation", "tx-tcp6-segmentation")
 
 
 @dataclass(frozen=True)

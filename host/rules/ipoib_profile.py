@@ -193,8 +193,7 @@ def _bonds(view: View) -> Iterator[Finding]:
     modes = {interface.name: interface.mode for interface in view.ipoib}
     for netdev in view.facts.netdevs:
         bond = netdev.bond
-        lowers = dict.fromkeys((*bond.members, *netdev.lowers)) if bond else {}
-        members = {name: modes[name] for name in lowers if name in modes}
+        members = {name: modes[name] for name in netdev.lowers if name in modes}
         if bond and members:
             yield _bond(About(BONDS.id, netdev.name), bond, members)
     yield from _networks(view)

@@ -293,32 +293,6 @@ def _disk(about: About, export: NfsExport) -> Finding:
     return about.passes(f"{where} has {export.free >> 20} MiB free")
 
 
-def _firewall(view: View, about: About, server: NfsServer) -> Iterator[Finding]:
-    """Yield findings: nothing needed is dropped. RDMA in hardware passes by."""
-    dropped, devices = server.dropped, view.facts.rdma_devices
-    if dropped is None:
-        yield about.skips(
-            "the packet filter is unknown: nft was not run",
-            "run it as root, with nftables installed",
-        )
-        return
-    needed = [("2049/tcp", WARN, "mounts over TCP need")]
-    if any(device.is_soft_roce for device in devices):
-        needed.append(("4791/udp", FAIL, "Soft-RoCE needs"))
-    if any(device.is_iwarp for device in devices):
-        needed.append(("20049/tcp", FAIL, "iWARP in software needs"))
-    found = [one for one in needed if one[0] in dropped]
-    for port, verdict, who in found:
-        yield about.finds(
-            verdict,
-            f"the packet filter drops {port}, which {who}",
-            f"firewall-cmd --permanent --add-port={port}; firewall-cmd --reload; "
-            "without firewalld, by nft",
-        )
-    if not found:
-        yield about.passes("the packet filter drops nothing that NFS here needs")
-
-
 LISTENER = Rule("SERVER-LISTENER-01", _listener)
 RULES = (
     LISTENER,
@@ -328,7 +302,6 @@ RULES = (
     _of_exports("SERVER-DISK-01", _disk),
     _of_server("SERVER-THREADS-01", _threads),
     _of_server("SERVER-RDMA-01", _settings),
-    _of_server("SERVER-FIREWALL-01", _firewall),
 )
 # What server check uses: those of a hypervisor about adapters and netdevs too.
 ALL_RULES = (

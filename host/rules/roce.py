@@ -296,8 +296,7 @@ def _bonds(view: View) -> Iterator[Finding]:
         route.netdev for route, rule in view.wanted_routes if rule.transport != TCP
     }
     for bond in view.facts.netdevs:
-        names = dict.fromkeys((*bond.bond.members, *bond.lowers)) if bond.bond else {}
-        with_rdma = [name for name in names if name in bases]
+        with_rdma = [name for name in bond.lowers if name in bases]
         about = About(LAG.id, bond.name)
         if not bond.bond or not with_rdma:
             continue
@@ -305,7 +304,7 @@ def _bonds(view: View) -> Iterator[Finding]:
             bases[name][1].policy.roce for name in with_rdma
         ):
             ports = {name: bases[name][0].name for name in with_rdma}
-            yield _bond(about, bond.bond.mode, [*names], ports)
+            yield _bond(about, bond.bond.mode, [*bond.lowers], ports)
         else:
             yield about.skips(f"no export of the policy goes over {bond.name}")
 

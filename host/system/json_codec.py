@@ -228,14 +228,12 @@ def plain(value: Any) -> Any:
 class Records:
     """Convert JSON values to dataclasses according to their type hints.
 
-    ``noun`` names the data in sentences: ``the facts``. ``optional`` are names of keys
-    that may be missing: they have the dataclass's default then. ``any_keys``: unknown
-    keys are left out, and one that is missing is null.
+    ``noun`` names the data in sentences: ``the facts``. ``any_keys``: unknown keys are
+    left out, and one that is missing is null.
     """
 
     noun: str
     check: Check = lambda cls, values: ("", "")
-    optional: frozenset[str] = frozenset()
     any_keys: bool = False
 
     def read(self, cls: type[_Record], data: object) -> _Record:
@@ -257,10 +255,7 @@ class Records:
             data = {key: data.get(key) for key in hints}
         if data.keys() != hints.keys():
             self._check_keys(data, hints)
-        values = {}
-        for key, hint in hints.items():
-            if key in data:
-                values[key] = self._at(key, hint, data[key])
+        values = {key: self._at(key, hint, data[key]) for key, hint in hints.items()}
         wrong_key, mistake = self.check(cls, values)
         if mistake:
             raise _Refused(mistake, wrong_key)
@@ -272,7 +267,7 @@ class Records:
                 name = str(key) if str(key).isidentifier() else ascii(key)
                 raise _Refused(f"is not a key of {self.noun}", name)
         for key in hints:
-            if key not in data and key not in self.optional:
+            if key not in data:
                 raise _Refused("is missing", key)
 
     def _at(self, step: Union[str, int], hint: Any, data: object) -> object:

@@ -76,12 +76,20 @@ class FileTree:
         """Return the number in a file, decimal or with ``0x``; None if it is none, and
         a sentence in ``problems``.
         """
-        text = self.text(path, problems)
-        if text is None or _NUMBER.fullmatch(text):
-            return None if text is None else int(text, 0)
-        if problems is not None:
-            problems.append(f"{path} reads {text!a}, not a number")
-        return None
+        found = self.match(path, _NUMBER, "a number", problems)
+        return int(found[0], 0) if found else None
+
+    def match(
+        self, path: str, form: re.Pattern[str], what: str, problems: Problems = None
+    ) -> Optional[re.Match[str]]:
+        """Return the match of a file's whole text with ``form``; None if it is not
+        ``what``, and a sentence in ``problems``.
+        """
+        text = self.text(path, problems) or ""
+        found = form.fullmatch(text)
+        if text and not found and problems is not None:
+            problems.append(f"{path} reads {text!a}, not {what}")
+        return found
 
     def names(
         self, folder: str, problems: Problems = None, *, others: str = ""
@@ -199,6 +207,16 @@ def conf_texts(
             yield place, data.decode("utf-8", "surrogateescape")
 
 
+def joined_lines(text: str) -> Iterator[tuple[int, str]]:
+    r"""Yield the lines of a configuration file, each with its number; ``\`` at the end
+    of one joins the next, of a comment too.
+    """
+    number = 1
+    for line in re.split(r"(?<!\\)\n", text):
+        yield number, line.replace("\\\n", "")
+        number += 1 + line.count("\n")
+
+
 # Processes, by what the kernel says of them. Any user may give a process any name and
 # any words (execve(2), prctl(2)): these count only together with its user.
 
@@ -232,6 +250,15 @@ def start_of(pid: int) -> Optional[int]:
     except OSError:
         return None
     return None if state in (b"Z", b"X") else start
+
+
+_UPTIME = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\b.*")
+
+
+def read_uptime(tree: FileTree, problems: list[str]) -> float:
+    """Return the seconds since boot, to 10 ms; 0.0 if they cannot be read."""
+    found = tree.match("/proc/uptime", _UPTIME, "two numbers", problems)
+    return float(found[1]) if found else 0.0
 
 
 def seconds_after_boot() -> float:

@@ -96,7 +96,7 @@ def test_facts_are_a_dump_that_can_be_read_again(world):
     again = json.loads(model.to_json(facts))
     assert model.from_json_dict(again, "again") == facts
     names = {netdev.name: netdev for netdev in facts.netdevs}
-    assert names["bond0"].bond.members == ("ib0", "ib1")
+    assert names["bond0"].lowers == ("ib0", "ib1")
     assert names["ib1"].uppers == ("bond0",)
     assert facts.hostname == "host01.example.com"
 

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """``server check``: a sound Linux NFS server, and one fault after the other.
 
-The server is a fake root with the files of the kernel and of exportfs; stat and nft
-answer as tools. Each fault has to be found by the rule that is about it, and nothing
+The server is a fake root with the files of the kernel and of exportfs; stat answers
+as a tool. Each fault has to be found by the rule that is about it, and nothing
 else may be wrong.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -25,7 +24,6 @@ from ovirt_rdma.host.collect import nfs_server
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.nfs_server import (
     configured_folders,
-    dropped,
     export_table,
     offered,
     pool_statistics,
@@ -47,7 +45,6 @@ DEFAULTS = (
     "root_squash,no_all_squash"
 )
 MOUNTED = "30 1 8:1 / /srv {},relatime - ext4 /dev/sda1 rw\n"
-NO_RULES = {"nftables": [{"metainfo": {"json_schema_version": 1}}]}
 
 
 @dataclass
@@ -76,16 +73,11 @@ class Server:
         write("/etc/exports", "/srv/vm *(rw)\n")
         write("/var/lib/nfs/etab", f"/srv/vm\t*({self.options})\n")
         self.root.runner.program("stat", self._stat)
-        self.filter(NO_RULES)
 
     def set(self, **values: str) -> None:
         """Change what the exported folder is, or its export."""
         vars(self).update(values)
         self.root.write("/var/lib/nfs/etab", f"/srv/vm\t*({self.options})\n")
-
-    def filter(self, ruleset: object) -> None:
-        """Set what nft prints."""
-        self.root.runner.answer("nft -j list ruleset", json.dumps(ruleset))
 
     def _stat(self, argv: list[str]) -> str:
         if argv[-1] != "/srv/vm":
@@ -132,26 +124,6 @@ def test_what_a_sound_server_is_told(server, capsys):
     ):
         assert line in [" ".join(one.split()) for one in result.out.splitlines()]
     assert "next:" not in result.out
-
-
-def _tcp_dropped(port: int) -> object:
-    chain = {"family": "inet", "table": "f", "name": "in"}
-    match = {"op": "==", "left": {"payload": {"protocol": "tcp", "field": "dport"}}}
-    expr = [{"match": {**match, "right": port}}, {"drop": None}]
-    rule = {"family": "inet", "table": "f", "chain": "in", "expr": expr}
-    return {"nftables": [{"chain": {**chain, "hook": "input"}}, {"rule": rule}]}
-
-
-CLOSED = {
-    "nftables": [
-        {
-            "chain": {
-                **{"family": "inet", "table": "f", "name": "in"},
-                **{"hook": "input", "policy": "drop"},
-            }
-        }
-    ]
-}
 
 
 def _file(path: str, text: str) -> Callable[[Server], None]:
@@ -229,8 +201,6 @@ FAULTS = {
     "nearly full": (_set(space="9000 400000 4096 1000 2000"), "SERVER-DISK-01", WARN),
     "no inodes": (_set(space="200000 400000 4096 0 2000"), "SERVER-DISK-01", FAIL),
     "read-only disk": (_read_only, "SERVER-DISK-01", FAIL),
-    "TCP dropped": (lambda s: s.filter(_tcp_dropped(2049)), "SERVER-FIREWALL-01", WARN),
-    "all dropped": (lambda s: s.filter(CLOSED), "SERVER-FIREWALL-01", FAIL),
     "port down": (
         lambda s: s.root.rdma_port(
             "rxe0",
@@ -304,7 +274,6 @@ def test_what_is_unknown_is_not_good(server):
         "versions": "SERVER-VERS-01",
         "exports": "SERVER-EXPORT-01",
         "max_requests": "SERVER-RDMA-01",
-        "dropped": "SERVER-FIREWALL-01",
     }.items():
         changed = _replaced(facts, **{name: None})
         assert {f.verdict for f in _findings(changed, rule)} == {SKIP}, name
@@ -337,74 +306,8 @@ def test_a_dump_of_the_server_is_as_good_as_the_server(server, wrong, tmp_path):
 def test_a_dump_without_a_server_is_read(tmp_path):
     facts = soft_roce(tmp_path).reader().facts(exports=True)
     data = dump.to_json_dict(facts)
-    assert "nfs_server" not in data
+    assert data["nfs_server"] is None
     assert dump.from_json_dict(data, "old") == facts
-
-
-# The packet filter
-
-
-def _match(left: object, right: object) -> dict[str, object]:
-    return {"match": {"op": "==", "left": left, "right": right}}
-
-
-IN_ZONE = _match({"meta": {"key": "iifname"}}, "eth0")
-SOURCE = _match({"payload": {"protocol": "ip", "field": "saddr"}}, "10.0.0.0")
-ACCEPT: dict[str, object] = {"accept": None}
-FIREWALLD: list[list[object]] = [
-    [_match({"ct": {"key": "state"}}, ["established", "related"]), ACCEPT],
-    [_match({"ct": {"key": "status"}}, "dnat"), ACCEPT],
-    [_match({"meta": {"key": "iifname"}}, "lo"), ACCEPT],
-    [{"jump": {"target": "zones"}}],
-    [{"reject": {"type": "icmpx"}}],
-]
-
-
-def _ruleset(zone: list[list[object]], first: list[list[object]] = FIREWALLD) -> str:
-    name = {"family": "inet", "table": "firewalld"}
-    rows: list[object] = [{"chain": {**name, "name": "in", "hook": "input"}}]
-    rows += [{"rule": {**name, "chain": "in", "expr": expr}} for expr in first]
-    rows += [{"rule": {**name, "chain": "zones", "expr": expr}} for expr in zone]
-    return json.dumps({"nftables": rows})
-
-
-def _accept(protocol: str, port: object) -> list[object]:
-    return [_match({"payload": {"protocol": protocol, "field": "dport"}}, port), ACCEPT]
-
-
-ALL = ("2049/tcp", "4791/udp", "20049/tcp")
-
-
-@pytest.mark.parametrize(
-    ("zone", "closed"),
-    [
-        ([], ALL),
-        ([[{"accept": None}]], ()),
-        ([_accept("tcp", 2049)], ALL[1:]),
-        ([_accept("tcp", {"range": [2000, 30000]})], ("4791/udp",)),
-        ([_accept("udp", {"set": [53, 4791]})], ("2049/tcp", "20049/tcp")),
-        ([[IN_ZONE, *_accept("tcp", 2049)]], ALL[1:]),
-        # Who is let in by address is unknown.
-        ([[SOURCE, *_accept("tcp", 2049)]], ALL[1:]),
-        ([[SOURCE, {"accept": None}]], ()),
-        ([[IN_ZONE, {"accept": None}]], ()),
-        ([[{"goto": {"target": "empty"}}]], ALL),
-        ([[{"xt": {"type": "match"}}, {"accept": None}]], ()),
-    ],
-)
-def test_what_the_packet_filter_drops(zone, closed):
-    assert dropped(_ruleset(zone)) == closed
-
-
-def test_chains_that_no_incoming_packet_meets():
-    name = {"family": "inet", "table": "f", "name": "out"}
-    chain = {"chain": {**name, "hook": "forward", "policy": "drop"}}
-    drop = {
-        "rule": {"family": "inet", "table": "f", "chain": "out", "expr": [{"drop": 0}]}
-    }
-    assert dropped(json.dumps({"nftables": [chain, drop]})) == ()
-    base = {"chain": {**name, "name": "in", "hook": "input", "policy": "drop"}}
-    assert dropped(json.dumps({"nftables": [base]})) == ALL
 
 
 # Others' texts
@@ -413,8 +316,7 @@ TEXTS = st.text() | st.sampled_from(
     [
         *("rdma 20049\n", "rdma\n", "rdma ²\n", "+3 +4 -4.1", "0 0 1 2 3\n", "# x\n"),
         *("/a\t*(rw)\n", "/a b(c)\n", "\\040 \\777", '"/a b" *(rw)', "[exports]\n"),
-        *("rootdir=/x\n", '{"nftables": [{}]}', '{"nftables": [{"chain": 1}]}'),
-        *('{"nftables": [{"rule": {"expr": [1]}}]}', "[" * 5000, _ruleset([[{}]])),
+        "rootdir=/x\n",
     ]
 )
 
@@ -428,7 +330,6 @@ def test_any_text_is_read(text):
     assert all(export.options is not None for export in export_table(text))
     assert all(folder.startswith("/") for folder in configured_folders(text))
     root_folder(text)
-    assert isinstance(dropped(text), tuple)
 
 
 def test_forms_of_the_files():
@@ -451,7 +352,6 @@ def test_forms_of_the_files():
         ("clients", "SERVER-THREADS-01"),
         ("max_block_size", "SERVER-RDMA-01"),
         ("versions", "SERVER-VERS-01"),
-        ("dropped", "SERVER-FIREWALL-01"),
         ("exports", "SERVER-EXPORT-01"),
     ],
 )
@@ -492,8 +392,7 @@ def test_a_link_in_exports_is_exported_by_its_target():
 def test_hooks_and_runs_look_at_no_export(server):
     """A disk behind an export may hang, and each costs two programs."""
     asked: list[list[str]] = []
-    for name in ("stat", "nft"):
-        server.root.runner.program(name, lambda argv: asked.append(argv) or "")
+    server.root.runner.program("stat", lambda argv: asked.append(argv) or "")
     found = server.root.reader().facts().nfs_server
-    assert (found.threads, found.exports, found.dropped) == (16, None, None)
+    assert (found.threads, found.exports) == (16, None)
     assert asked == []

@@ -66,6 +66,5 @@ def test_the_other_end_of_a_cable_is_what_lldpad_has_received(lab: Topology) -> 
             "port": mac,
             "description": "Interface   2 as eth0",
             "netdev": "eth0",
-            "source": "lldptool",
         }
     ]

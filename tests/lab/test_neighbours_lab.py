@@ -72,7 +72,6 @@ def test_a_port_has_its_switch_with_name_and_port(fabric, read, host, port):
             port=port,
             description=None,
             netdev=None,
-            source="smpquery",
         ),
     )
 

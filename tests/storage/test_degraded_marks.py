@@ -15,7 +15,7 @@ UPTIME_S = 1000.0
 
 
 def mount(name, age_s=10):
-    return NfsMount(f"s:/{name}", f"/mnt/{name}", "nfs4", "rw", age_s=age_s)
+    return NfsMount(f"s:/{name}", f"/mnt/{name}", "rw", age_s=age_s)
 
 
 def mark(name, mounted_s=UPTIME_S - 10):

@@ -94,18 +94,18 @@ def test_failures_are_per_protocol_and_can_end(
 @pytest.mark.parametrize(
     ("spec", "options", "expected"),
     [
-        ("10.0.0.1:/e", "nfsvers=3,nolock", ("nfs", "3", "tcp", None, ["tcp"])),
+        ("10.0.0.1:/e", "nfsvers=3,nolock", ("3", "tcp", None, ["tcp"])),
         (
             "10.0.0.1:/e",
             "soft,nfsvers=4,minorversion=2,proto=rdma,port=20049",
-            ("nfs4", "4.2", "rdma", 20049, ["rdma"]),
+            ("4.2", "rdma", 20049, ["rdma"]),
         ),
         (
             "[fd00::1]:/a b",
             "nfsvers=4.1,proto=rdma6,port=20049",
-            ("nfs4", "4.1", "rdma6", 20049, ["rdma"]),
+            ("4.1", "rdma6", 20049, ["rdma"]),
         ),
-        ("[fd00::1]:/e", "nfsvers=3", ("nfs", "3", "tcp6", None, ["tcp"])),
+        ("[fd00::1]:/e", "nfsvers=3", ("3", "tcp6", None, ["tcp"])),
     ],
 )
 def test_our_reader_sees_the_mounts(
@@ -116,6 +116,6 @@ def test_our_reader_sees_the_mounts(
 
     assert (found.source, found.mountpoint) == (spec, target)
     transports = list(found.protocols)
-    shown = (found.fstype, found.version, found.protocol, found.port, transports)
+    shown = (found.version, found.protocol, found.port, transports)
     assert shown == expected
     assert found.address == ("fd00::1" if spec.startswith("[") else "10.0.0.1")

@@ -29,7 +29,6 @@ def mount(protocol="rdma", transports=("rdma",), source="10.0.0.1:/e"):
     return NfsMount(
         source=source,
         mountpoint="/rhev/data-center/mnt/10.0.0.1:_e",
-        fstype="nfs4",
         options="rw,soft,nosharecache",
         version="4.2",
         protocol=protocol,
@@ -90,7 +89,7 @@ def test_only_a_connected_cm_id_of_the_mount_is_a_witness(other):
 
 
 def test_ipv6_cm_id():
-    six = NfsMount("[fd00::1]:/e", "/m", "nfs4", "rw", "4.2", "rdma6", 20049, "fd00::1")
+    six = NfsMount("[fd00::1]:/e", "/m", "rw", "4.2", "rdma6", 20049, "fd00::1")
     for shown in ("fd00::1:20049", "[fd00::1]:20049"):
         assert prove(six, [cm_id(destination=shown)]).transport == "rdma"
 

@@ -31,9 +31,7 @@ PORT = ib_device(gids=(Gid(0, f"fe80:0000:0000:0000:{GUID}"),))
 
 
 def mount(source, address="10.0.0.1", protocol="tcp"):
-    return NfsMount(
-        source, "/mnt/x", "nfs4", "rw", "4.2", protocol, 2049, address=address
-    )
+    return NfsMount(source, "/mnt/x", "rw", "4.2", protocol, 2049, address=address)
 
 
 def host(*mounts, device=PORT, **parts):

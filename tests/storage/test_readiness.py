@@ -206,10 +206,10 @@ def test_iwarp_port_has_the_netdevs_mac_in_its_gid(tmp_path):
 )
 def test_the_address_of_a_server_in_a_facts_file(tmp_path, server, address):
     mounts = (
-        NfsMount("[fd00::1]:/x", "/mnt/x", "nfs4", "rw", address="fd00::1"),
-        NfsMount("nas:/1", "/mnt/1", "nfs4", "rw"),
-        NfsMount("nas:/2", "/mnt/2", "nfs4", "rw", address="10.0.0.1"),
-        NfsMount("nas:/3", "/mnt/3", "nfs4", "rw", address="10.0.0.2"),
+        NfsMount("[fd00::1]:/x", "/mnt/x", "rw", address="fd00::1"),
+        NfsMount("nas:/1", "/mnt/1", "rw"),
+        NfsMount("nas:/2", "/mnt/2", "rw", address="10.0.0.1"),
+        NfsMount("nas:/3", "/mnt/3", "rw", address="10.0.0.2"),
     )
     facts = replace(soft_roce(tmp_path).reader().facts(), nfs_mounts=mounts)
     assert address_in_facts(facts, server) == address

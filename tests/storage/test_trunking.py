@@ -29,7 +29,6 @@ def mount(
     return NfsMount(
         source=source,
         mountpoint=at or f"/rhev/data-center/mnt/{server}:{path.replace('/', '_')}",
-        fstype="nfs4",
         options="rw",
         version=version,
         protocol=protocol,

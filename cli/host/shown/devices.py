@@ -284,32 +284,16 @@ def adapters(facts: Facts) -> Iterator[Section]:
         ),
         vfs=lambda adapter: _vfs(adapter, by_function.get(adapter.pci.address)),
     )
-    yield Section(
+    shown = [(a, vf) for a in facts.adapters for vf in a.virtual_functions[:_MOST_VFS]]
+    physical = {vf.address: adapter.pci.address for adapter, vf in shown}
+    yield table(
         "virtual functions",
-        (
-            "PF",
-            "VF",
-            "PCI ADDRESS",
-            "DRIVER",
-            "NODE GUID",
-            "PORT GUID",
-            "LINK",
-            "NETDEV",
-        ),
-        [
-            (
-                adapter.pci.address,
-                str(vf.number),
-                vf.address,
-                vf.driver or "none",
-                vf.node_guid,
-                known(*(port.guid for port in vf.ports)),
-                vf.link_state,
-                vf.netdev,
-            )
-            for adapter in facts.adapters
-            for vf in adapter.virtual_functions[:_MOST_VFS]
-        ],
+        [vf for _, vf in shown],
+        "PF=pf, VF=number, PCI ADDRESS=address, DRIVER=driver, NODE GUID=node_guid, "
+        "GUID OF PORT=guids, LINK=link_state, NETDEV=netdev",
+        pf=lambda vf: physical[vf.address],
+        driver=lambda vf: vf.driver or "none",
+        guids=lambda vf: tuple(port.guid for port in vf.ports),
     )
     yield table(
         "RDMA devices",
@@ -381,7 +365,7 @@ def netdevs(facts: Facts, fabric: Optional[FabricPolicy]) -> Iterator[Section]:
         "bonds",
         (netdev for netdev in facts.netdevs if netdev.bond),
         "BOND=name, MODE=bond.mode, ACTIVE=bond.active, "
-        "FAIL_OVER_MAC=bond.fail_over_mac, MEMBERS=bond.members",
+        "FAIL_OVER_MAC=bond.fail_over_mac, MEMBERS=lowers",
     )
     yield table(
         "NetworkManager profiles",

@@ -39,7 +39,6 @@ from ovirt_rdma.host.changes.kinds.kind import (
     normal_text,
 )
 from ovirt_rdma.host.collect.netdevs import (
-    KEPT,
     buffers,
     dcb_show,
     dscp_priorities,
@@ -49,7 +48,7 @@ from ovirt_rdma.host.collect.netdevs import (
     port_of,
 )
 from ovirt_rdma.host.collect.rdma import read_rdma_devices
-from ovirt_rdma.host.facts.devices import CELL, Buffer, Dcb, Offload
+from ovirt_rdma.host.facts.devices import CELL, TSO_FEATURES, Buffer, Dcb, Offload
 from ovirt_rdma.host.facts.infiniband import full_member, full_member_bits, partition_of
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS, RDMA_CM_CONFIG
@@ -417,7 +416,7 @@ class OffloadState(NetdevSetting):
 
     def values(self) -> Optional[str]:
         known = re.fullmatch(NETDEV, self.change.target)
-        return SWITCH if known and self.change.name in KEPT.values() else None
+        return SWITCH if known and self.change.name in TSO_FEATURES else None
 
     @property
     def goes_with_mode(self) -> bool:

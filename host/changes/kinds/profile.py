@@ -48,6 +48,7 @@ from ovirt_rdma.host.changes.kinds.netdev import (
     Sysfs,
 )
 from ovirt_rdma.host.collect.network_manager import profiles, table
+from ovirt_rdma.host.facts.devices import TSO_FEATURES
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import OFFLOAD, PROFILE, SYSFS, Change
@@ -63,7 +64,6 @@ from ovirt_rdma.host.rules.ipoib import (
     PARENT,
     TRANSPORT_MODE,
     TSO,
-    TSO_FEATURES,
     UNSET,
     needs_activation,
 )

@@ -99,9 +99,7 @@ def test_many_are_drawn_by_cluster_and_kind():
 def test_what_a_port_is_cabled_to_is_no_difference():
     hosts = []
     for n in range(40):
-        its = Neighbour(
-            "switch", f"id{n // 2}", f"leaf{n // 2}", str(n), None, None, ""
-        )
+        its = Neighbour("switch", f"id{n // 2}", f"leaf{n // 2}", str(n), None, None)
         port = replace(PORT, neighbours=(its,) if n % 3 else ())
         hosts.append(host(f"hv{n}", devices=(replace(DEVICE, ports=(port,)),)))
     (group,) = groups_of(report(*hosts))

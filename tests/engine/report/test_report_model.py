@@ -112,9 +112,7 @@ def test_a_logical_network_names_what_is_on_a_port():
 
 def test_a_port_has_its_neighbours_within_limits():
     """A host's report may be anything."""
-    long = Neighbour(
-        "switch", "i" * 999, "n" * 999, None, "d" * 999, "eth0", "lldptool"
-    )
+    long = Neighbour("switch", "i" * 999, "n" * 999, None, "d" * 999, "eth0")
     its = facts()
     (device,) = its.rdma_devices
     port = replace(device.ports[0], neighbours=(long,) * 999)

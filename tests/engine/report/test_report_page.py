@@ -73,7 +73,6 @@ def on_leaf(facts, number):
         port=f"Ethernet1/{number % 42}",
         description=None,
         netdev="eth0",
-        source="lldptool",
     )
     (device,) = facts.rdma_devices
     ports = tuple(replace(port, neighbours=(leaf,)) for port in device.ports)
@@ -322,7 +321,7 @@ def test_every_cable_is_in_a_table(shown):
 
 def test_a_cable_that_is_unknown_is_said_to_be(small):
     """hv1's port is cabled to another host, hv2's is not known."""
-    back = Neighbour("host", "0002:c903", "hv9 mlx5_0", "1", None, None, "smpquery")
+    back = Neighbour("host", "0002:c903", "hv9 mlx5_0", "1", None, None)
 
     def cabled(host, *neighbours):
         (device,) = host.devices

@@ -94,7 +94,7 @@ def test_one_host_from_port_to_domain():
 # ------------------------------------------------------------------ switches
 
 
-LEAF = Neighbour("switch", "ec0d:9a03:00f5:0001", "leaf1", "7", None, None, "smpquery")
+LEAF = Neighbour("switch", "ec0d:9a03:00f5:0001", "leaf1", "7", None, None)
 BACK = replace(LEAF, kind="host", id="ec0d:9a03:007d:7d1a", name="hv2 mlx5_0")
 
 

@@ -18,17 +18,16 @@ from hypothesis import strategies as st
 from support.mutation import mutated
 
 from ovirt_rdma.host.collect.modules import (
-    command_line,
-    command_line_options,
     load_lines,
     modprobe_lines,
     module_paths,
+    parameter_lines,
+    parameters_of,
 )
 from ovirt_rdma.host.collect.software import (
-    distribution,
     parse_kernel_config,
-    parse_os_release,
     parse_units,
+    read_distribution,
     read_kernel_config,
     read_rdma_stacks,
     read_udev_lines,
@@ -91,27 +90,20 @@ def printable(problems):
 
 @given(mutated(MODPROBE, PIECES), mutated(LOADS, PIECES))
 def test_module_files_with_odd_lines_keep_the_good_ones(modprobe, loads):
-    problems = []
-    lines = modprobe_lines("x", f"{modprobe}\n\nblacklist mlx4_en\n", problems)
+    lines = [*modprobe_lines("x", f"{modprobe}\n\nblacklist mlx4_en\n")]
     last = lines[-1]
     assert (last.command, last.module, last.text) == ("blacklist", "mlx4_en", "")
     assert [line.line for line in lines] == sorted({line.line for line in lines})
-    loaded = load_lines("x", f"{loads}\nrpcrdma\n", problems)
+    loaded = [*load_lines("x", f"{loads}\nrpcrdma\n")]
     assert loaded[-1].module == "rpcrdma"
     assert all(0 < line.line <= loads.count("\n") + 2 for line in loaded)
     parts = Modules(modprobe_lines=tuple(lines), load_lines=tuple(loaded))
-    assert comes_back(modules=parts, problems=tuple(problems))
-    assert printable(problems)
+    assert comes_back(modules=parts)
 
 
 @given(mutated(COMMAND_LINES, PIECES))
 def test_odd_command_lines_give_options_of_known_modules_only(text):
-    class Tree(FileTree):
-        def data(self, path, problems=None):
-            return text.encode(*BYTES)
-
-    parameters = command_line(Tree("/nowhere"), [])
-    lines = command_line_options(parameters)
+    lines, _ = parameter_lines(parameters_of(text))
     assert all(line.module in CONCERNED for line in lines)
     assert all(line.text in text for line in lines)
     assert comes_back(modules=Modules(modprobe_lines=tuple(lines)))
@@ -131,10 +123,11 @@ def test_odd_udev_rules_keep_the_good_one(text):
 
 @given(mutated(OS_RELEASE, PIECES))
 def test_odd_os_releases_keep_the_good_line(text):
-    problems = []
-    data = f"{text}\nPLATFORM_ID=platform:el10\n".encode(*BYTES)
-    assert distribution(parse_os_release("x", data, problems)) == "el10"
-    assert printable(problems)
+    class Tree(FileTree):
+        def data(self, path, problems=None):
+            return f"{text}\nPLATFORM_ID=platform:el10\n".encode(*BYTES)
+
+    assert read_distribution(Tree("/nowhere"), []) == "el10"
 
 
 @given(mutated(KERNEL_CONFIG, PIECES))

@@ -21,10 +21,8 @@ from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout
 
 pytestmark = pytest.mark.hypervisor
 
-LEAF = Neighbour("switch", "ec0d:9a03:00f5:1230", "leaf1", "7", None, None, "smpquery")
-TOR = Neighbour(
-    "switch", "00:1c:73:aa:00:01", "leaf1", "Ethernet1/7", "to hv1", "eth0", "lldptool"
-)
+LEAF = Neighbour("switch", "ec0d:9a03:00f5:1230", "leaf1", "7", None, None)
+TOR = Neighbour("switch", "00:1c:73:aa:00:01", "leaf1", "Ethernet1/7", "to hv1", "eth0")
 INFO = node_info("Switch", "0xec0d9a0300f51230", 7, "0,1")
 # VDSM 4.50, tests/network/unit/lldpad_test.py, but for what is not read.
 OF_VDSM = """\
@@ -137,7 +135,7 @@ def test_a_host_whose_lldpad_says_only_what_it_must_is_of_no_kind():
         "Chassis ID TLV\n\tMAC: aa\nPort ID TLV\n\tMAC: aa\nTime to Live TLV\n\t120\n"
     )
     assert lldp_neighbour(text, "eth0") == Neighbour(
-        None, "aa", None, "aa", None, "eth0", "lldptool"
+        None, "aa", None, "aa", None, "eth0"
     )
 
 

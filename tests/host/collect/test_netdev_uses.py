@@ -59,7 +59,7 @@ def uses(host: FakeRoot, connections=True, tools=None, **facts):
 
 
 def mount(address="10.0.0.1"):
-    return NfsMount("nas:/data", "/rhev/nas", "nfs4", "rw", address=address)
+    return NfsMount("nas:/data", "/rhev/nas", "rw", address=address)
 
 
 NFS = "nas:/data at /rhev/nas"

@@ -59,7 +59,7 @@ def test_which_netdevs_it_manages(ib0):
     ib0.nm_device("eth0", "unmanaged")
     ib0.nm_device("a:b\\c", "unmanaged")
     found = read(ib0)
-    assert (found.running, found.version) == (True, "1.48.10")
+    assert found.running
     assert found.managed == ("ib0", "lo")
     assert found.unmanaged == ("a:b\\c", "eth0")
 
@@ -163,12 +163,10 @@ def test_an_nmcli_that_hangs(ib0):
     answers(ib0, general=CommandTimeout("no answer within 5 s"))
     problems: list[str] = []
     assert read(ib0, problems) is None
-    assert problems == [
-        "nmcli -t -f RUNNING,VERSION general failed: no answer within 5 s"
-    ]
+    assert problems == ["nmcli -t -f RUNNING general failed: no answer within 5 s"]
 
 
-@pytest.mark.parametrize("text", ["", "\n", "running", "a:b:c", "running:1:2\n"])
+@pytest.mark.parametrize("text", ["", "\n", "a:b:c", "running:1\n"])
 def test_an_nmcli_that_tells_no_state(ib0, text):
     answers(ib0, general=text)
     problems: list[str] = []

@@ -194,18 +194,6 @@ def test_a_failure_with_one_device_is_its_own(hca):
     assert problems == ["ibv_devinfo failed: Failed to open device"]
 
 
-def test_a_tool_that_always_fails_is_not_asked_for_ever(hca):
-    for number in range(9):
-        hca.rdma_device(f"mlx5_{number}")
-    failure = CommandFailed("no answer within 5 s")
-    hca.runner.answer("ibv_devinfo", failure)
-    for device in ("mlx4_0", "mlx5_0", "mlx5_1"):
-        hca.runner.answer(f"ibv_devinfo -d {device}", failure)
-    _, problems = detailed(hca)
-    assert len(problems) == 4
-    assert "was not run for 7 more RDMA devices" in problems[-1]
-
-
 def test_omni_path_shows_verbs_less_than_it_has(tmp_path):
     host = FakeRoot(tmp_path)
     hfi = Pci("0000:5e:00.0", "0x8086", "0x24f0", "hfi1", "0x11")
@@ -243,8 +231,6 @@ def test_lines_of_other_versions_are_passed_over():
         ("sm_lid", "-0x1", f"{PORT}/sm_lid reads '-0x1', not a number"),
         ("lid", "", f"{PORT}/lid is empty"),
         ("pkeys/1", "0x80011", f"{PORT}/pkeys/1 reads '0x80011', not a P_Key"),
-        ("pkeys/x", "0x8001", f"{PORT}/pkeys/x reads '0x8001', not a P_Key"),
-        ("pkeys/٣", "0x8001", f"{PORT}/pkeys/٣ reads '0x8001', not a P_Key"),
     ],
 )
 def test_odd_text_is_a_sentence_and_the_rest_is_there(hca, path, text, sentence):

@@ -82,7 +82,7 @@ def test_selinux_and_vdsms_daemons(host):
     theirs = ("/usr/bin/python3", "/usr/libexec/vdsm/supervdsmd")
     run_process(host.path, 89, *theirs, user=1000)
     host.write("/proc/89/attr/current", "unconfined_u:unconfined_r:unconfined_t:s0\0")
-    daemons = (VdsmDaemon("supervdsmd", 90, context), VdsmDaemon("vdsmd", 800, context))
+    daemons = (VdsmDaemon("supervdsmd", context), VdsmDaemon("vdsmd", context))
     assert software(host).selinux == SELinux(False, daemons)
     (host.path / "sys/fs/selinux/enforce").unlink()
     assert software(host).selinux is None
@@ -124,11 +124,7 @@ def test_odd_lines_of_os_release(host):
     host.write("/etc/os-release", b'\n# x\nID=rocky\nA="b\n\xff\nPLATFORM_ID=a b\n')
     problems: list[str] = []
     assert software(host, problems).distribution == "rocky"
-    assert problems == [
-        "/etc/os-release line 4 is not an assignment: 'A=\"b'",
-        r"/etc/os-release line 5 is not an assignment: '\udcff'",
-        "/etc/os-release line 6 is not an assignment: 'PLATFORM_ID=a b'",
-    ]
+    assert problems == []
 
 
 # Packages

@@ -41,7 +41,6 @@ def mount(*transports, operations=(), bytes=None, place="/mnt/a", source="nas:/a
     return MountStatistics(
         place,
         source,
-        "nfs4",
         transports=transports,
         operations=operations,
         bytes=bytes,
@@ -213,7 +212,7 @@ def test_connections_are_those_over_rdma():
     )
     found = activity_between(sample(), sample(transports=both))
     assert found.connections == (
-        ConnectionActivity("switch-0/xprt-0-rdma", "10.0.0.1", ("BOUND",), 128, 7, 0),
+        ConnectionActivity("switch-0/xprt-0-rdma", "10.0.0.1", ("BOUND",), 128),
     )
     assert activity_between(sample(), sample()).connections is None
 

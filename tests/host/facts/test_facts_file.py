@@ -252,14 +252,3 @@ def test_a_file_that_cannot_be_read(tmp_path):
         with pytest.raises(FactsProblem) as caught:
             facts_file.load(path)
         assert str(caught.value) == f"facts file {path}: it cannot be read: {words}"
-
-
-def test_a_dump_may_lack_the_mode_that_a_network_asks_for():
-    data = json.loads((DATA.parent / "hosts/bond-of-ipoib/facts.json").read_text())
-    network = data["ovirt_networks"][0]
-    network.pop("ipoib_mode", None)
-    (first, *_) = facts_file.from_json_dict(data, "f").ovirt_networks
-    assert first.ipoib_mode is None
-    del network["name"]
-    with pytest.raises(FactsProblem, match=r"ovirt_networks\[0\].name is missing"):
-        facts_file.from_json_dict(data, "f")

@@ -37,7 +37,6 @@ def mount(*operations, age_s=100, transports=(ONE,)):
     return MountStatistics(
         "/mnt/a",
         "s:/a",
-        "nfs4",
         age_s,
         transports=transports,
         operations=operations,

@@ -27,7 +27,6 @@ def sample(read=0, reads=0, written=0, writes=0, size=MIB, layout=None):
     return MountStatistics(
         "/m",
         "s:/a",
-        "nfs4",
         rsize=size,
         wsize=size,
         operations=operations,

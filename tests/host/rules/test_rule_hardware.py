@@ -218,7 +218,7 @@ def test_an_active_port_whose_counters_were_not_read_is_said():
     assert (verdict, words) == ("SKIP", "no counters of an ACTIVE port were read | ")
 
 
-MOUNT = NfsMount("nas:/a", "/mnt/a", "nfs4", "rw", version="4.2", protocol="rdma")
+MOUNT = NfsMount("nas:/a", "/mnt/a", "rw", version="4.2", protocol="rdma")
 
 
 def with_mount(connections=2, **done):

@@ -37,7 +37,7 @@ PREFER = Policy(nfs=NfsPolicy((NfsRule(1, "rule 1", "*", "*", "prefer-rdma"),)))
     ],
 )
 def test_whether_rdma_is_wanted(policy, mounts, expected):
-    found = tuple(NfsMount("s:/d", "/mnt", "nfs", "", protocol=p) for p in mounts)
+    found = tuple(NfsMount("s:/d", "/mnt", "", protocol=p) for p in mounts)
     view = View(facts(nfs_mounts=found), policy)
     assert view.wants_nfs_over_rdma is expected
 
@@ -151,7 +151,7 @@ NAS, ISO = "10.0.0.5", "10.0.0.6"
 
 
 def _mount(address, path):
-    return NfsMount(f"{address}:{path}", "/mnt", "nfs", "", address=address)
+    return NfsMount(f"{address}:{path}", "/mnt", "", address=address)
 
 
 @pytest.mark.parametrize(

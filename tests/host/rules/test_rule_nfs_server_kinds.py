@@ -32,7 +32,6 @@ def mounted(version="4.1", options="rsize=65536,wsize=65536", program=None):
     return NfsMount(
         EXPORT,
         "/mnt",
-        "nfs4",
         options,
         version=version,
         protocol="rdma",

@@ -179,7 +179,6 @@ def _with_mount(measuring, source, protocol="tcp"):
     mount = NfsMount(
         source,
         "/rhev/data-center/mnt/10.0.0.1:_x",
-        "nfs4",
         "rw",
         "4.2",
         protocol,

@@ -352,7 +352,7 @@ def test_what_cannot_be_undone_is_said_and_tried_again(root: Path):
     assert kernel.is_clean()
 
 
-MOUNT = NfsMount("nas:/vm", "/mnt", "nfs4", "rw", "4.2", "rdma", 20049, A1)
+MOUNT = NfsMount("nas:/vm", "/mnt", "rw", "4.2", "rdma", 20049, A1)
 
 
 def _ended(proof: Proof) -> str:

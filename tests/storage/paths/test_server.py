@@ -28,7 +28,7 @@ def link(number: int = 1, **values: Any) -> Link:
 
 
 def mount(version: str = "4.2", address: str = A1) -> NfsMount:
-    return NfsMount("nas:/vm", "/mnt", "nfs4", "rw", version, "rdma", 20049, address)
+    return NfsMount("nas:/vm", "/mnt", "rw", version, "rdma", 20049, address)
 
 
 class Played:

@@ -285,7 +285,6 @@ def report_of(world: World, name: str) -> HostReport:
         NfsMount(
             source=export,
             mountpoint=f"/rhev/data-center/mnt/{export.replace('/', '_')}",
-            fstype="nfs4",
             options="rw",
             version=(rows[export].nfs_version or "").lstrip("v").replace("_", "."),
             protocol=transport,

@@ -241,7 +241,6 @@ def _leaf(host: SimHost, number: int) -> Neighbour:
         port=str(at % 42 // 2 + 1),
         description=None,
         netdev=None,
-        source="smpquery",
     )
 
 
@@ -306,7 +305,7 @@ def netdevs_of(host: SimHost) -> tuple[Netdev, ...]:
                 ipoib=None,
                 rdma_device=None,
                 rdma_port=None,
-                bond=Bond(mode, nic.ports[0], "active", nic.ports),
+                bond=Bond(mode, nic.ports[0], "active"),
             )
         elif nic.name in numbers:
             device = f"mlx5_{numbers[nic.name]}"

@@ -68,13 +68,13 @@ def _raw(text: str, key: str, raw: str) -> str:
 def many_mounts(facts: Json, number: int, version: str = "3") -> Json:
     """Return facts with ``number`` more NFS mounts, over TCP, of another server."""
     mount = {
-        "fstype": "nfs4",
         "options": "rw",
         "version": version,
         "protocol": "tcp",
         "port": None,
         "address": "192.0.2.9",
         "age_s": 600,
+        "server_program": None,
         "protocols": ["tcp"],
     }
     others = [

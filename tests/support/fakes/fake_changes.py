@@ -61,9 +61,9 @@ class ChangingRoot(ChangingNetworkManager):
         for name in ("dcb", "ethtool", "ip", "modprobe"):
             self.runner.program(name, getattr(self, f"_{name}"))
 
-    def network_manager(self, running: bool = True, version: str = "1.48.10") -> None:
+    def network_manager(self, running: bool = True) -> None:
         """Install NetworkManager."""
-        super().network_manager(running, version)
+        super().network_manager(running)
         (self.path / "etc/NetworkManager/system-connections").mkdir(
             parents=True, exist_ok=True
         )

@@ -48,15 +48,14 @@ class FakeNetworkManager(FakeFiles):
 
     runner: FakeRunner = field(default_factory=FakeRunner)
     _nm_running: bool = field(default=True, init=False, repr=False)
-    _nm_version: str = field(default="", init=False, repr=False)
     _nm_devices: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     _nm_profiles: dict[str, FakeProfile] = field(
         default_factory=dict, init=False, repr=False
     )
 
-    def network_manager(self, running: bool = True, version: str = "1.48.10") -> None:
+    def network_manager(self, running: bool = True) -> None:
         """Install NetworkManager."""
-        self._nm_running, self._nm_version = running, version
+        self._nm_running = running
         self.runner.program("nmcli", self._nmcli)
 
     def nm_device(self, name: str, state: str = "connected") -> None:
@@ -111,7 +110,7 @@ class FakeNetworkManager(FakeFiles):
         if not self._nm_running:
             raise CommandFailed("Error: NetworkManager is not running.", 8)
         if words == ["general"]:
-            rows = [{"RUNNING": "running", "VERSION": self._nm_version}]
+            rows = [{"RUNNING": "running"}]
         elif words == ["device"]:
             rows = [{"DEVICE": n, "STATE": s} for n, s in self._nm_devices.items()]
         elif words == ["connection"]:

@@ -86,7 +86,13 @@ class FakeRoot(
         self.distribution()
         self._write_mounts()
         self.runner.answer(
-            "ip -j -d addr show", lambda: json.dumps(list(self._links.values()))
+            "ip -j -d addr show",
+            lambda: json.dumps(
+                [
+                    {**row, **self._ipoib_links.get(name, {})}
+                    for name, row in self._links.items()
+                ]
+            ),
         )
         self.runner.answer(
             "rdma -j resource show cm_id", lambda: json.dumps(self._cm_ids)

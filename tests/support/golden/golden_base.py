@@ -108,7 +108,7 @@ def hypervisor(
         host.package("vdsm", vdsm)
         host.package("rdma-core", "48.0" if distribution == "el9" else "54.0")
         host.unit("vdsmd.service")
-    host.network_manager(version="1.46.0")
+    host.network_manager()
     _management(host)
     return host
 

@@ -105,7 +105,6 @@ HCA = RdmaDevice(
                     port="7",
                     description=None,
                     netdev=None,
-                    source="smpquery",
                 ),
             ),
         ),
@@ -126,7 +125,6 @@ HCA = RdmaDevice(
                     port="588",
                     description="xe-0/0/4",
                     netdev="eth1",
-                    source="lldptool",
                 ),
             ),
         ),
@@ -160,7 +158,7 @@ EVERYTHING = Facts(
             driver="bond",
             lowers=("ib0",),
             addresses=("10.0.0.2/24",),
-            bond=Bond("active-backup", "ib0", "active", ("ib0", "ib1")),
+            bond=Bond("active-backup", "ib0", "active"),
         ),
         Netdev(
             "eth1",
@@ -200,7 +198,6 @@ EVERYTHING = Facts(
     netdev_uses=(NetdevUse("bond0", "nfs", "nas:/data at /rhev/nas"),),
     network_manager=NetworkManager(
         True,
-        "1.46.0",
         managed=("ib0",),
         unmanaged=("ib0.8001",),
         profiles=(
@@ -259,14 +256,13 @@ EVERYTHING = Facts(
         subnet_manager="opensm.service",
         selinux=SELinux(
             enforcing=True,
-            daemons=(VdsmDaemon("vdsmd", 700, "system_u:system_r:virtd_t:s0"),),
+            daemons=(VdsmDaemon("vdsmd", "system_u:system_r:virtd_t:s0"),),
         ),
     ),
     nfs_mounts=(
         NfsMount(
             "nas:/data",
             "/rhev/nas",
-            "nfs4",
             "rw",
             "4.2",
             "rdma",
@@ -292,8 +288,6 @@ EVERYTHING = Facts(
                 "10.0.0.1",
                 ("CONNECTED", "BOUND"),
                 slots_max=128,
-                requests=7,
-                backlog=0,
             ),
             ConnectionActivity("switch-0/xprt-2-rdma"),
         ),

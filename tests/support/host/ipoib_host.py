@@ -142,7 +142,7 @@ def host(
     manager = None
     if profiles is not None:
         names = tuple(n.name for n in netdevs) if managed is None else managed
-        manager = NetworkManager(True, "1.46.0", names, (), tuple(profiles))
+        manager = NetworkManager(True, names, (), tuple(profiles))
     return Facts(
         "hv1",
         "5.14.0-427.el9.x86_64",
@@ -204,7 +204,7 @@ def bond(mode="active-backup", fail_over_mac="active", members=("ib0", "ib1")):
         rdma_device=None,
         rdma_port=None,
         lowers=members,
-        bond=Bond(mode, members[0], fail_over_mac, members),
+        bond=Bond(mode, members[0], fail_over_mac),
     )
 
 

@@ -77,7 +77,6 @@ def sound_server() -> NfsServer:
         max_block_size=1 << 20,
         exports=(export,),
         configured=("/srv/vm",),
-        dropped=(),
     )
 
 

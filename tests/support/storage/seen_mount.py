@@ -18,9 +18,7 @@ from ovirt_rdma.storage.health.verdict import Seen
 from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
 from ovirt_rdma.storage.readiness import UNKNOWN as NOT_KNOWN
 
-MOUNT = NfsMount(
-    "nas1:/vm", "/mnt/a", "nfs4", "rw", "4.2", "rdma", 20049, "10.0.0.1", 500
-)
+MOUNT = NfsMount("nas1:/vm", "/mnt/a", "rw", "4.2", "rdma", 20049, "10.0.0.1", 500)
 ROUTE = Step("route", READY, "10.0.0.1 by ib0 from 10.0.0.9")
 PORT = Step("port", READY, "mlx5_0/1 is ACTIVE and owns 10.0.0.9")
 PORT_DOWN = Step("port", NOT_READY, "the RDMA port is not ACTIVE", "the cable")

@@ -165,11 +165,11 @@ def test_why_no_profile_is_made_and_what_to_do(netdevs, subject, why, fix):
             "systemctl enable --now",
         ),
         (
-            NetworkManager(True, "1.46.0", (), ("ib0",)),
+            NetworkManager(True, (), ("ib0",)),
             "ib0 is an unmanaged device of NetworkManager",
             "unmanaged-devices",
         ),
-        (NetworkManager(True, "1.46.0"), "ib0 is unknown to NetworkManager", "udev's"),
+        (NetworkManager(True), "ib0 is unknown to NetworkManager", "udev's"),
     ],
 )
 def test_where_networkmanager_does_not_manage_it(manager, words, fix):
@@ -186,7 +186,7 @@ def test_where_networkmanager_does_not_manage_it(manager, words, fix):
 
 def test_who_sets_up_what_networkmanager_leaves_alone():
     facts = host(netdev(owner="systemd-networkd"))
-    manager = NetworkManager(True, "1.46.0", (), ("ib0",))
+    manager = NetworkManager(True, (), ("ib0",))
     text = finding(replace(facts, network_manager=manager), WANTED, ID)
     assert "ib0 is an unmanaged device" in text
     assert "set up by systemd-networkd" in text

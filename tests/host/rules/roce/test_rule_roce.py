@@ -538,14 +538,15 @@ def test_soft_roce_has_no_flow_control(rule):
 
 def _bonded(mode, *members, devices=("mlx5_0",)):
     netdevs = [replace(one, uppers=("bond0",)) for one in members]
+    names = tuple(member.name for member in members)
     bond = above(
         "bond0",
         members[0].name,
-        bond=Bond(mode, members=tuple(m.name for m in members)),
+        bond=Bond(mode),
     )
     return facts(
         rdma_devices=tuple(roce_device(name) for name in devices),
-        netdevs=(*netdevs, replace(bond, driver="bond")),
+        netdevs=(*netdevs, replace(bond, driver="bond", lowers=names)),
     )
 
 
