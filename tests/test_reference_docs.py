@@ -37,8 +37,6 @@ REPORT = "in the report's picture"
 DAEMONS = "`status` compares VDSM's daemons"
 # Facts that no rule reads on those hosts, and why.
 NOT_READ = {
-    "Adapter.interrupts": SHOWN,
-    "Adapter.local_cpus": SHOWN,
     "Adapter.numa_node": SHOWN,
     "Bond.active": "`nfs check` and the report: IPoIB's rules hold for each member",
     "CmId": PROOF,
@@ -67,8 +65,6 @@ NOT_READ = {
     "SELinux": DAEMONS,
     "Software.selinux": DAEMONS,
     "Software.subnet_manager": "IB-PORT-01, where a port has no subnet manager",
-    "Tuning.governors": SHOWN,
-    "Tuning.numa_nodes": SHOWN,
     "Unit.enabled": "UNIT-01, where openibd is installed",
     "VdsmDaemon": DAEMONS,
     "VfPort.number": "VF-02 sets GUIDs by it",

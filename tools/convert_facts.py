@@ -28,6 +28,8 @@ def converted(facts: dict[str, Any]) -> dict[str, Any]:
     for netdev in facts["netdevs"]:
         offloads = netdev["offloads"]
         netdev["offloads"] = [one for one in offloads if one["name"] in TSO_FEATURES]
+    if "tuning" in facts:
+        facts["rdma_slots"] = (facts["tuning"] or {}).get("rdma_slots")
     head = json.loads(to_json(Facts("", "", 0.0)))
     return {**head, **_of(Facts, facts)}
 

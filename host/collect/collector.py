@@ -36,7 +36,6 @@ from ovirt_rdma.host.collect.rdma import (
     read_adapters,
     read_host_uuid,
     read_rdma_devices,
-    read_tuning,
     with_virtual_functions,
 )
 from ovirt_rdma.host.collect.software import (
@@ -150,7 +149,7 @@ class HostReader:
             nfs_mounts=mounts,
             cm_ids=self.cm_ids(problems),
             degraded_marks=self.degraded_marks(problems),
-            tuning=read_tuning(self._tree),
+            rdma_slots=self._tree.number("/proc/sys/sunrpc/rdma_slot_table_entries"),
             nfs_server=read_nfs_server(self._tree, self._tools, problems, exports),
         )
         return replace(

@@ -26,7 +26,6 @@ Here too is the host's id, of which the GUIDs of VFs are made.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Optional
@@ -39,14 +38,12 @@ from ovirt_rdma.host.facts.devices import (
     Adapter,
     Gid,
     Guid,
-    IrqCpus,
     Netdev,
     PciIdentity,
     PciLink,
     PKey,
     RdmaDevice,
     RdmaPort,
-    Tuning,
     VfPort,
     VirtualFunction,
     mlx4_function,
@@ -122,7 +119,7 @@ def read_adapters(
             return None
         adapter = _adapter(tree, address, vendor, failures)
         if address in with_rdma and not adapter.physical_function:
-            return _with_locality(tree, folder, adapter)
+            return replace(adapter, pci_link=_pci_link(tree, folder))
         return adapter
 
     names = tree.names(PCI_DEVICES)
@@ -175,30 +172,6 @@ _AUXILIARY = re.compile(r"\w+\.(?:rdma|roce|iwarp)\.[0-9]+")
 
 # drivers/pci/pci-sysfs.c: "8.0 GT/s PCIe"; "Unknown" if it has no link.
 _SPEED = re.compile(r"([0-9]{1,4}(?:\.[0-9])?) GT/s(?: PCIe)?")
-# "0-3,8": lib/vsprintf.c, %*pbl. An empty list is no text.
-_CPUS = re.compile(r"[0-9]{1,5}(?:[-,][0-9]{1,5})*")
-_NODES = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
-
-
-def _with_locality(tree: FileTree, folder: str, adapter: Adapter) -> Adapter:
-    """Return the adapter with its PCIe link, the processors near it, and where its
-    MSI-X interrupts go, by number of interrupts.
-    """
-    local = tree.match(f"{folder}/local_cpulist", _CPUS, "a list")
-    counted: Counter[str] = Counter()
-    for number in tree.names(f"{folder}/msi_irqs"):
-        irq = f"/proc/irq/{number}"
-        for name in ("effective_affinity_list", "smp_affinity_list"):
-            if cpus := tree.match(f"{irq}/{name}", _CPUS, "a list"):
-                counted[cpus[0]] += 1
-                break
-    found = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
-    return replace(
-        adapter,
-        pci_link=_pci_link(tree, folder),
-        local_cpus=local[0] if local else None,
-        interrupts=tuple(IrqCpus(cpus, number) for cpus, number in found),
-    )
 
 
 def _pci_link(tree: FileTree, folder: str) -> Optional[PciLink]:
@@ -214,26 +187,6 @@ def _pci_link(tree: FileTree, folder: str) -> Optional[PciLink]:
         values += [float(speed[1]) if speed else None, width or None]
     link = PciLink(*values)
     return None if link == PciLink() else link
-
-
-def read_tuning(tree: FileTree) -> Tuning:
-    """Return the settings of the host that concern all adapters."""
-    policies = "/sys/devices/system/cpu/cpufreq"
-    governors = {
-        tree.text(f"{policies}/{name}/scaling_governor")
-        for name in tree.names(policies)
-        if name.startswith("policy")
-    }
-    # A list such as ``0-1,4``.
-    nodes = (tree.text("/sys/devices/system/node/online") or "").split(",")
-    ends = [match for match in map(_NODES.fullmatch, nodes) if match]
-    return Tuning(
-        numa_nodes=sum(max(0, int(m[2] or m[1]) - int(m[1]) + 1) for m in ends)
-        if len(ends) == len(nodes)
-        else None,
-        governors=tuple(sorted(name for name in governors if name)),
-        rdma_slots=tree.number("/proc/sys/sunrpc/rdma_slot_table_entries"),
-    )
 
 
 _NUMBERED = re.compile(r"(?:\d+:\s*)?([A-Za-z<][^:]*)")

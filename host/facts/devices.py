@@ -30,31 +30,6 @@ class PciLink:
     slot_width: Optional[int] = None
 
 
-@dataclass(frozen=True)
-class IrqCpus:
-    """How many interrupts of an adapter go to ``cpus``, a list such as ``0-3,8``
-    (/proc/irq/N/effective_affinity_list, or smp_affinity_list).
-    """
-
-    cpus: str
-    interrupts: int
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """Settings of the host that decide how fast an adapter can be used.
-
-    numa_nodes: how many nodes are online
-    governors: of frequency scaling, without repetition; none without scaling
-    rdma_slots: requests under way for each connection over RDMA, for connections to
-    come (/proc/sys/sunrpc/rdma_slot_table_entries); None until rpcrdma is loaded
-    """
-
-    numa_nodes: Optional[int] = None
-    governors: tuple[str, ...] = ()
-    rdma_slots: Optional[int] = None
-
-
 # The driver of PCI functions that virtual machines use.
 VFIO = "vfio-pci"
 
@@ -132,8 +107,7 @@ class Adapter:
     port_types: mlx4's ``mlx4_portN`` (``ib``, ``eth``, ``auto (eth)``), by port from 1
     port_mtus: mlx4's ``mlx4_portN_mtu`` in bytes (0 for an Ethernet port)
     The last two are empty for other drivers than mlx4.
-    pci_link, local_cpus, interrupts: of PFs with an RDMA device. local_cpus are those
-    near the adapter, a list such as ``0-15,32-47``
+    pci_link: of PFs with an RDMA device
     auxiliary: the devices that the driver offers to an RDMA module (``ice.roce.0``);
     None if unknown
     """
@@ -148,8 +122,6 @@ class Adapter:
     port_types: tuple[str, ...] = ()
     port_mtus: tuple[int, ...] = ()
     pci_link: Optional[PciLink] = None
-    local_cpus: Optional[str] = None
-    interrupts: tuple[IrqCpus, ...] = ()
     auxiliary: Optional[tuple[str, ...]] = None
 
 

@@ -31,7 +31,6 @@ from ovirt_rdma.host.facts.devices import (
     NetworkManager,
     OvirtNetwork,
     RdmaDevice,
-    Tuning,
 )
 from ovirt_rdma.host.system.json_codec import (
     Envelope,
@@ -495,7 +494,9 @@ class Facts:
     cm_ids: None if the ``rdma`` tool failed
     degraded_marks: vdsmd's marks, also of mounts that no longer exist
     network_manager: None if it is not installed
-    tuning, activity: None if they were not read
+    rdma_slots: requests under way for each connection over RDMA, for connections to
+    come (/proc/sys/sunrpc/rdma_slot_table_entries); None until rpcrdma is loaded
+    activity: None if it was not read
     nfs_server: None if this host has no NFS server
     problems: sentences about what could not be read
     """
@@ -517,7 +518,7 @@ class Facts:
     nfs_mounts: tuple[NfsMount, ...] = ()
     cm_ids: Optional[tuple[CmId, ...]] = None
     degraded_marks: tuple[DegradedMark, ...] = ()
-    tuning: Optional[Tuning] = None
+    rdma_slots: Optional[int] = None
     activity: Optional[Activity] = None
     nfs_server: Optional[NfsServer] = None
     problems: tuple[str, ...] = ()

@@ -61,7 +61,7 @@ _SWITCHES = "/sys/kernel/sunrpc/xprt-switches"
 
 
 def _module(view: View) -> Iterator[Finding]:
-    modules, tuning = view.facts.modules, view.facts.tuning
+    modules = view.facts.modules
     about = About("NFSRDMA-01", NFS_MODULE)
     bad = FAIL if view.wants_nfs_over_rdma else WARN
     line, loaded = blocking_line(modules, NFS_MODULE), is_loaded(modules, NFS_MODULE)
@@ -69,7 +69,7 @@ def _module(view: View) -> Iterator[Finding]:
     why, fix = why_not_loaded(view, NFS_MODULE)
     foreign = path if path and not is_of_the_kernel(path) else ""
     of_ofed = "mlnx" in foreign or "ofa_kernel" in foreign
-    if loaded and of_ofed and tuning and tuning.rdma_slots is None:
+    if loaded and of_ofed and view.facts.rdma_slots is None:
         # One without content, for those that were not chosen (--with-nfsrdma).
         yield about.warns(
             f"rpcrdma ({path}) is loaded and shows none of its settings: it is a "
@@ -372,8 +372,7 @@ _RAISE = (
 
 
 def _slots(view: View) -> Iterator[Finding]:
-    tuning = view.facts.tuning
-    slots = tuning.rdma_slots if tuning else None
+    slots = view.facts.rdma_slots
     if slots is not None and slots < DEFAULT_SLOTS:
         yield About(SLOTS.id).warns(
             f"connections to come have {slots} slots (sunrpc.rdma_slot_table_entries), "

@@ -161,7 +161,7 @@ class Measuring:
             export=str(self.export),
             fio=self.engine.version,
             path=path,
-            slots=self.facts.tuning.rdma_slots if self.facts.tuning else None,
+            slots=self.facts.rdma_slots,
             jobs=tuple(jobs),
             skipped=tuple(dict.fromkeys(self.skipped)),
         )

@@ -31,7 +31,6 @@ from ovirt_rdma.host.facts.model import (
     KernelOption,
     ModuleFile,
     Route,
-    Tuning,
     load,
 )
 from ovirt_rdma.host.policy.load import parse_policy
@@ -322,7 +321,6 @@ CASES = {
                 loaded="rpcrdma",
                 rpcrdma="extra/mlnx-nfsrdma/rpcrdma.ko",
             ),
-            tuning=Tuning(),
         ),
         (("NFSRDMA-01", "rpcrdma", WARN, "placeholder that does nothing"),),
         policy=REQUIRE_RDMA,

@@ -13,7 +13,6 @@ from ovirt_rdma.host.facts.devices import (
     Adapter,
     Netdev,
     PciLink,
-    Tuning,
 )
 from ovirt_rdma.host.facts.model import (
     Activity,
@@ -33,9 +32,8 @@ ADDRESS = DEVICE.pci.address
 
 
 def with_adapter(**parts):
-    tuning = parts.pop("tuning", Tuning())
     adapter = Adapter(DEVICE.pci, **parts)
-    return facts(rdma_devices=(DEVICE,), adapters=(adapter,), tuning=tuning)
+    return facts(rdma_devices=(DEVICE,), adapters=(adapter,))
 
 
 @pytest.mark.parametrize(
@@ -351,7 +349,7 @@ def test_connections_to_another_address_are_not_those_of_the_mount():
     "slots_set, verdict", [(2, "WARN"), (127, "WARN"), (128, "SKIP")]
 )
 def test_a_setting_with_fewer_slots_than_the_kernels(slots_set, verdict):
-    found = findings(nfs.SLOTS, facts(tuning=Tuning(rdma_slots=slots_set)))["host"]
+    found = findings(nfs.SLOTS, facts(rdma_slots=slots_set))["host"]
     assert found[0] == verdict
     if verdict == "WARN":
         assert f"have {slots_set} slots" in found[1]

@@ -89,14 +89,6 @@ def busy_host(path: Path, mount: Mount) -> FakeRoot:
     host.gid("mlx5_0", 1, 0, mapped_gid("10.0.0.2"), "RoCE v2", "ens1")
     pcie(host, CARD_FOLDER, "8.0 GT/s PCIe", 16, "16.0 GT/s PCIe", 16)
     pcie(host, "/sys/devices/pci0000:3a/0000:3a:00.0", "", 0, "8.0 GT/s PCIe", 16)
-    host.write(f"{CARD_FOLDER}/local_cpulist", "0-15")
-    for irq, cpus in ((80, "0"), (81, "1"), (82, "1")):
-        host.write(f"{CARD_FOLDER}/msi_irqs/{irq}", "msix")
-        host.write(f"/proc/irq/{irq}/effective_affinity_list", cpus)
-    host.write("/sys/devices/system/node/online", "0-1")
-    host.write(
-        "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor", "performance"
-    )
     host.write("/proc/sys/sunrpc/rdma_slot_table_entries", "128")
     host.write("/sys/module/nfs/parameters/localio_enabled", "Y")
     counters(host, symbol_error=0, port_rcv_packets=9_000_000, link_downed=1)

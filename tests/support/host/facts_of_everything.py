@@ -9,7 +9,6 @@ from ovirt_rdma.host.facts.devices import (
     Dcb,
     Gid,
     Ipoib,
-    IrqCpus,
     Neighbour,
     Netdev,
     NetdevUse,
@@ -23,7 +22,6 @@ from ovirt_rdma.host.facts.devices import (
     Property,
     RdmaDevice,
     RdmaPort,
-    Tuning,
     VfPort,
     VirtualFunction,
 )
@@ -71,8 +69,6 @@ PF = Adapter(
     port_types=("ib", "auto (eth)"),
     port_mtus=(4096, 0),
     pci_link=PciLink(8.0, 4, 8.0, 8, 16.0, 16),
-    local_cpus="0-7",
-    interrupts=tuple(IrqCpus(str(cpu), 9 - cpu) for cpu in range(6)),
 )
 HCA = RdmaDevice(
     "mlx4_0",
@@ -269,7 +265,7 @@ EVERYTHING = Facts(
             protocols=("rdma", "rdma"),
         ),
     ),
-    tuning=Tuning(2, ("performance", "powersave"), 128),
+    rdma_slots=128,
     activity=Activity(
         1.5,
         mounts=(
