@@ -343,7 +343,17 @@ def test_a_new_file_of_another_name_has_the_password(login, pki, tmp_path):
     assert login(*words, "--config-file", str(file))[0] == 0
     assert f"password = {PASSWORD}" in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
     assert not login.settings.exists()
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(login, pki, tmp_path):
+    (tmp_path / "new").touch()
+    words = ("--ca-file", str(pki / "ca.pem"), "--save-password")
+    code, _, err = login(*words, "--config-file", str(tmp_path / "new" / "mine.conf"))
+    assert code == 1
+    assert f"{tmp_path}/new/mine.conf" in err
+    assert "Traceback" not in err and PASSWORD not in err
 
 
 @pytest.mark.parametrize(
