@@ -12,7 +12,7 @@ from lab.topology import HYPERVISOR_ADDRESSES, NETDEV, SERVER_ADDRESSES
 
 # Seconds after vdsmd's start in which a port comes up while a connect waits for it.
 SETTLES_AFTER = 20.0
-_PYVERBS = "/usr/lib/python3/dist-packages/pyverbs"
+_RDMA_CM = "/dev/infiniband/rdma_cm"
 
 
 def nothing(site: FaultSite) -> None:
@@ -29,14 +29,14 @@ def with_listener(site: FaultSite) -> None:
     site.lab.nfs.restart()
 
 
-def hide_pyverbs(site: FaultSite) -> None:
-    """Remove python3-pyverbs, so that no server can be asked."""
-    site.shell(f"mv {_PYVERBS} {_PYVERBS}.away")
+def hide_rdma_cm(site: FaultSite) -> None:
+    """Remove the device of rdma_ucm, so that no server can be asked."""
+    site.shell(f"mv {_RDMA_CM} {_RDMA_CM}.away")
 
 
-def show_pyverbs(site: FaultSite) -> None:
-    """Restore python3-pyverbs."""
-    site.shell(f"mv {_PYVERBS}.away {_PYVERBS}")
+def show_rdma_cm(site: FaultSite) -> None:
+    """Restore the device."""
+    site.shell(f"mv {_RDMA_CM}.away {_RDMA_CM}")
 
 
 def fail_and_come_back(site: FaultSite) -> None:
@@ -49,13 +49,13 @@ def fail_and_come_back(site: FaultSite) -> None:
 
 
 def fail_unasked_and_come_back(server: str) -> Act:
-    """Return an act that does the same without pyverbs, with a mount that fails.
+    """Return an act that does the same without rdma_ucm, with a mount that fails.
 
     ``server`` is the name that the cases use.
     """
 
     def begin(site: FaultSite) -> None:
-        hide_pyverbs(site)
+        hide_rdma_cm(site)
         without_listener(site)
         # Failures of NFS 3 and 4 are remembered separately.
         for case in (Case("require-rdma", "4.2"), Case("require-rdma", "3")):

@@ -226,12 +226,12 @@ FAULTS: tuple[Fault, ...] = (
     ),
     ConnectFault(
         "server-back-remembered",
-        "The same without python3-pyverbs: the listener cannot be checked, so the"
+        "The same without rdma_ucm: the listener cannot be checked, so the"
         " failed mount decides as long as it is remembered (failure_cache).",
         _refused(5, "an RDMA mount of remembering failed", _RDMA_Y),
         _falls_back(15, "an RDMA mount of remembering failed", _RDMA_Y),
         fault_acts.fail_unasked_and_come_back("remembering"),
-        fault_acts.show_pyverbs,
+        fault_acts.show_rdma_cm,
         server="remembering",
     ),
     ConnectFault(
@@ -241,7 +241,7 @@ FAULTS: tuple[Fault, ...] = (
         replace(_OVER_RDMA, also="the mount is tried"),
         replace(_OVER_RDMA, also="the mount is tried"),
         fault_acts.fail_unasked_and_come_back("forgetting"),
-        fault_acts.show_pyverbs,
+        fault_acts.show_rdma_cm,
         server="forgetting",
     ),
     WritingFault(

@@ -87,7 +87,7 @@ class InfiniBand:
     hca_type: str = ""
     pci: PciFunction = field(default_factory=PciFunction)
 
-    # rdma_ucm and ib_uverbs are for pyverbs, ib_umad for ibstat.
+    # rdma_ucm is for our probe, ib_uverbs for rping, ib_umad for ibstat.
     modules: ClassVar[tuple[str, ...]] = (
         "ib_ipoib",
         "ib_umad",

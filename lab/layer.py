@@ -36,7 +36,6 @@ GUEST_PACKAGES = (
     "procps",
     "python3",  # runs the command agent
     "python3-pycurl",  # the portal's service
-    "python3-pyverbs",
     "python3-yaml",  # of our own package
     "rdma-core",
     "rdmacm-utils",  # rping, ucmatose

@@ -12,7 +12,7 @@ from lab.guest import Guest
 class SoftRoce:
     """A fabric of Soft-RoCE devices; see :class:`lab.topology.Fabric`."""
 
-    # ib_uverbs and rdma_ucm are for programs such as pyverbs and rping.
+    # rdma_ucm is for our probe, with ib_uverbs for rping.
     modules = ("virtio_net", "rdma_rxe", "ib_uverbs", "rdma_ucm")
 
     def bring_up(self, guest: Guest, netdev: str, addresses: Sequence[str]) -> None:

@@ -21,12 +21,12 @@ from typing import IO, Optional, cast
 
 from ovirt_rdma.host.export import TCP, netid_for
 from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout, run_command
+from ovirt_rdma.storage.rdma_cm_probe import DEVICE
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Step
 
-# pyverbs is installed for the system's Python, which need not be the one running.
 SYSTEM_PYTHON = "/usr/bin/python3"
 PROBE = Path(__file__).with_name("rdma_cm_probe.py")
-# For the child to load Python and pyverbs on a busy host; not part of the timeout.
+# For the child to load Python on a busy host; not part of the timeout.
 STARTUP_TIMEOUT_S = 30.0
 _LONGEST_LINE = 1 << 16
 
@@ -64,7 +64,7 @@ def rdma_listener(address: str, port: int, timeout_s: float) -> Step:
     """Check whether ``address`` accepts RDMA CM connections on ``port``.
 
     ``timeout_s`` seconds count from the child's ready signal. The verdict is UNKNOWN
-    if the child cannot find out, mostly because pyverbs is missing.
+    if the child cannot find out, mostly because the module rdma_ucm is not loaded.
     """
     # Two probes at once would disturb each other; see PAUSES_S of the probe.
     with _asking.setdefault(address, threading.Lock()):
@@ -72,7 +72,7 @@ def rdma_listener(address: str, port: int, timeout_s: float) -> Step:
 
 
 def _ask_listener(address: str, port: int, timeout_s: float) -> Step:
-    command = [SYSTEM_PYTHON, "-I", str(PROBE), address, str(port)]
+    command = [SYSTEM_PYTHON, "-I", "-S", str(PROBE), address, str(port)]
     quiet = subprocess.DEVNULL
     try:
         child = subprocess.Popen(
@@ -141,8 +141,7 @@ def step_of(answer: str, address: str, port: int) -> Step:
         return Step(
             _STEP, NOT_READY, detail, f"check the RDMA path to {address}: rdma link"
         )
-    install = "install python3-pyverbs to check the listener before mounting"
-    return Step(_STEP, UNKNOWN, detail, install if verdict == "no pyverbs" else "")
+    return Step(_STEP, UNKNOWN, detail, "modprobe rdma_ucm" if DEVICE in detail else "")
 
 
 def server_side_fix(port: int) -> str:

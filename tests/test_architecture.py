@@ -36,7 +36,6 @@ DEPENDENCIES = {"yaml"}  # setup.cfg, install_requires
 ENGINE_DEPENDENCIES = {"ovirtsdk4", "pycurl", "jinja2", "markupsafe"}
 ENGINE_SIDE = (f"{PACKAGE}.engine_sdk_tools", f"{PACKAGE}.cli.engine.")
 # Runs as a separate process, with the system's Python.
-CM_PROBE = f"{PACKAGE}.storage.rdma_cm_probe"
 # Loaded by ansible-playbook, in its process.
 
 
@@ -179,7 +178,6 @@ def test_package_needs_what_setup_names_and_no_more():
         for name in SOURCES
         for other in _imported(name)
         if _top(other) not in allowed
-        and not (name == CM_PROBE and _top(other) == "pyverbs")
         and not (name.startswith(ENGINE_SIDE) and _top(other) in ENGINE_DEPENDENCIES)
     ] == []
 

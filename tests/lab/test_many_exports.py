@@ -10,12 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from lab.fault_site import RULES, Case, FaultSite, definition
 from lab.topology import NETDEV, Topology
 from lab.vdsm_daemon import Outcome
+from ovirt_rdma.storage import rdma_cm_probe
 from ovirt_rdma.storage.readiness import BURST_GAP_S
 
 pytestmark = pytest.mark.faults
@@ -26,13 +28,17 @@ REFUSAL = 3
 MOUNT_FAILED = 477
 FOLDER = "/srv/many"
 SILENT = f"10.99.0.77 lladdr 02:00:00:00:00:77 dev {NETDEV}"
-PYVERBS = "/usr/lib/python3/dist-packages/pyverbs"
-# Each probe of a server loads pyverbs.
+RDMA_CM = "/dev/infiniband/rdma_cm"
+PROBE = rdma_cm_probe.__file__
+# Where each connection that a probe tries leaves a line.
 PROBES = "/run/probes-that-asked"
 COUNTED = f"""
-import contextlib
-with contextlib.suppress(OSError), open("{PROBES}", "a") as counted:
-    counted.write("one\\n")
+_connection = Connection.__init__
+def _counted(self):
+    with open("{PROBES}", "a") as counted:
+        counted.write("one\\n")
+    _connection(self)
+Connection.__init__ = _counted
 """
 
 
@@ -46,11 +52,12 @@ def whole_site(two_guests: Topology) -> Iterator[FaultSite]:
         folders = f"/nfsroot{FOLDER}/{rule}-{{1..{MANY}}}"
         line = f"mkdir {folders} && chown 36:36 {folders}"
         two_guests.server.run(line, check=True)
-    made.shell(f"cp {PYVERBS}/__init__.py /run; install -m 666 /dev/null {PROBES}")
-    count = f"cat >> {PYVERBS}/__init__.py"
-    two_guests.hypervisor.run(count, input=COUNTED, check=True)
+    code = Path(PROBE).read_text().replace("\n\ndef main(", f"{COUNTED}\n\ndef main(")
+    count = f"install -m 666 /dev/null {PROBES}; cat > /run/probe.py"
+    two_guests.hypervisor.run(count, input=code, check=True)
+    made.shell(f"mount --bind /run/probe.py {PROBE}")
     yield made
-    made.shell(f"cp /run/__init__.py {PYVERBS}/__init__.py")
+    made.shell(f"umount {PROBE}")
     made.vdsmd.stop()
 
 
@@ -156,7 +163,7 @@ def test_a_dead_server_keeps_no_other_waiting(site: FaultSite, rule: str) -> Non
 
 def test_a_second_caller_gets_the_error_of_the_first(site: FaultSite) -> None:
     # The server cannot be asked, so only the mount finds out that it hangs.
-    site.shell(f"mv {PYVERBS} {PYVERBS}.away")
+    site.shell(f"mv {RDMA_CM} {RDMA_CM}.away")
     (export,) = exports("quick", "require-rdma", 1)
     site.lab.server.monitor.freeze()
     try:
@@ -167,7 +174,7 @@ def test_a_second_caller_gets_the_error_of_the_first(site: FaultSite) -> None:
             outcomes = [first.result(), second.result()]
     finally:
         site.lab.server.monitor.thaw()
-        site.shell(f"mv {PYVERBS}.away {PYVERBS}")
+        site.shell(f"mv {RDMA_CM}.away {RDMA_CM}")
     assert [one.statuses for one in outcomes] == [[MOUNT_FAILED]] * 2
     assert outcomes[0].log[-1] == outcomes[1].log[-1]
     lines = [line for one in outcomes for line in one.log if "INFO mounting" in line]

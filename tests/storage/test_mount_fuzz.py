@@ -205,7 +205,7 @@ def test_whatever_mount_says_is_shown_in_one_line_and_explained(stderr, over_rdm
 
 ANSWERS = [
     json.dumps({"verdict": verdict, "detail": "10.0.0.1 said so"})
-    for verdict in ("listening", "refused", "no route", "no pyverbs", "unknown")
+    for verdict in ("listening", "refused", "no route", "unknown")
 ]
 JSON = st.sampled_from(
     ["[", "{", "}", '"', "null", "7", "[" * 3000, "9" * 5000, '"verdict"', "\x00"]

@@ -56,13 +56,6 @@ def test_the_probes_answer(probe, said, verdict):
     assert bool(step.fix) is (verdict == NOT_READY)
 
 
-def test_only_the_lack_of_pyverbs_asks_for_pyverbs(probe):
-    probe(ANSWER % "no pyverbs")
-    step = rdma_listener("10.0.0.1", 20049, 60)
-    assert step.verdict == UNKNOWN
-    assert step.fix == "install python3-pyverbs to check the listener before mounting"
-
-
 def test_refusal_tells_the_fix_for_the_server(probe):
     probe(ANSWER % "refused")
     step = rdma_listener("10.0.0.1", 20050, 60)
@@ -121,12 +114,12 @@ def test_no_python_for_the_probe(monkeypatch):
     assert "could not be started" in step.detail
 
 
-def test_the_real_probe_without_pyverbs(monkeypatch):
-    monkeypatch.setattr(network_probe, "SYSTEM_PYTHON", sys.executable)
+def test_only_the_lack_of_the_device_asks_for_the_module(probe):
+    said = "this host has no RDMA CM: /dev/infiniband/rdma_cm: No such file"
+    probe(ANSWER.replace("what it saw", said) % "unknown")
     step = rdma_listener("192.0.2.1", 20049, 60)
-    assert step.verdict == UNKNOWN
-    assert "python3-pyverbs" in step.detail
-    assert step.fix == "install python3-pyverbs to check the listener before mounting"
+    assert (step.verdict, step.detail) == (UNKNOWN, said)
+    assert step.fix == "modprobe rdma_ucm"
 
 
 def test_one_probe_at_a_time_for_an_address(probe):

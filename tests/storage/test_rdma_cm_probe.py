@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Test the probe with a scripted stand-in for pyverbs, so that no machine needs it."""
+"""Test the probe with a double of the kernel's RDMA CM, so that no machine needs it.
+tests/lab has the real one.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
+import socket
+import struct
 import subprocess
 import sys
+from ctypes import Structure, c_char, c_uint8, c_uint16, c_uint32, c_uint64
 
 import pytest
 
@@ -14,7 +21,7 @@ from ovirt_rdma.storage import rdma_cm_probe
 
 pytestmark = pytest.mark.hypervisor
 
-# enum rdma_cm_event_type of librdmacm (rdma_cma.h).
+# enum rdma_cm_event_type (include/rdma/rdma_cm.h).
 EVENTS = {
     "ADDR_RESOLVED": 0,
     "ADDR_ERROR": 1,
@@ -28,120 +35,150 @@ EVENTS = {
     "DEVICE_REMOVAL": 11,
 }
 
-# The connecting side of rdma-core's cmid.pyx: strict about
-# names, order and arguments. A script has "events" in the order of their arrival,
-# "fails" (the call that raises) and "service" (the keyword of the port); the calls
-# are recorded in "calls".
-CMID = """
-import json
-from pathlib import Path
-from pyverbs.pyverbs_error import PyverbsError
 
-HERE = Path(__file__).parent
-script = json.loads((HERE / "script.json").read_text())
-state = {"waiting": 0, "unacknowledged": 0}
-
-def called(name, *details):
-    with (HERE / "calls").open("a") as calls:
-        calls.write(json.dumps([name, *details]) + "\\n")
-    if script["fails"] == name:
-        raise PyverbsError("No such device. Errno: 19")
-
-class CMEventChannel:
-    def __init__(self):
-        called("CMEventChannel")
-
-class CMID:
-    def __init__(self, creator=None):
-        assert isinstance(creator, CMEventChannel)
-        called("CMID")
-
-    def resolve_addr(self, addr_info, timeout_ms):
-        assert isinstance(addr_info, AddrInfo)
-        called("resolve_addr", timeout_ms)
-        state["waiting"] += 1
-
-    def resolve_route(self, timeout_ms):
-        called("resolve_route", timeout_ms)
-        state["waiting"] += 1
-
-    def connect(self, param):
-        assert isinstance(param, ConnParam)
-        called("connect")
-        state["waiting"] += 1
-
-class ConnParam:
-    pass
-
-class AddrInfo:
-    def __init__(self, **arguments):
-        known = {"src", "dst", "port_space", "flags", script["service"]}
-        for name in arguments:
-            if name not in known:
-                raise TypeError(f"unexpected keyword argument {name!r}")
-        called("AddrInfo", arguments)
-
-class CMEvent:
-    def __init__(self, channel):
-        assert isinstance(channel, CMEventChannel)
-        # The real one blocks for ever where nothing is under way.
-        assert state["waiting"] == 1, "waits for an event that nobody asked for"
-        assert not state["unacknowledged"], "librdmacm wants each event acknowledged"
-        state.update(waiting=0, unacknowledged=1)
-        self.event_type = script["events"].pop(0)
-
-    def ack_cm_event(self):
-        state["unacknowledged"] -= 1
-"""
+def structure(name, *fields):
+    return type(name, (Structure,), {"_fields_": [*fields]})
 
 
-class Pyverbs:
-    """A folder with the stand-in, and the probe that runs with it."""
+# include/uapi/rdma/rdma_user_cm.h, with the paddings that the compiler adds.
+Header = structure("Header", ("cmd", c_uint32), ("in_", c_uint16), ("out", c_uint16))
+CreateId = structure(
+    "CreateId",
+    *(("uid", c_uint64), ("response", c_uint64), ("ps", c_uint16)),
+    *(("qp_type", c_uint8), ("reserved", c_uint8 * 5)),
+)
+ResolveIp = structure(
+    "ResolveIp",
+    *(("src_addr", c_char * 28), ("dst_addr", c_char * 28)),
+    *(("id", c_uint32), ("timeout_ms", c_uint32)),
+)
+ResolveRoute = structure("ResolveRoute", ("id", c_uint32), ("timeout_ms", c_uint32))
+ConnParam = structure(
+    "ConnParam",
+    *(("qp_num", c_uint32), ("qkey", c_uint32), ("private_data", c_uint8 * 256)),
+    *((name, c_uint8) for name in ("private_data_len", "srq")),
+    *((name, c_uint8) for name in ("responder_resources", "initiator_depth")),
+    *((name, c_uint8) for name in ("flow_control", "retry_count")),
+    *((name, c_uint8) for name in ("rnr_retry_count", "valid")),
+)
+Connect = structure(
+    "Connect",
+    *(("conn_param", ConnParam), ("id", c_uint32), ("reserved", c_uint32)),
+    *(("vendor_id", c_uint32), ("attr_mod", c_uint32)),
+)
+GetEvent = structure("GetEvent", ("response", c_uint64))
+# The union is that of the larger one, rdma_ucm_ud_param.
+EventResp = structure(
+    "EventResp",
+    *(("uid", c_uint64), ("id", c_uint32), ("event", c_uint32), ("status", c_uint32)),
+    *(("param", c_uint8 * 304), ("reserved", c_uint32), ("ece", c_uint32 * 2)),
+)
+COMMANDS = {
+    0: ("create_id", CreateId),
+    3: ("resolve_ip", ResolveIp),
+    4: ("resolve_route", ResolveRoute),
+    6: ("connect", Connect),
+    12: ("get_event", GetEvent),
+}
+TCP = 0x0106  # RDMA_PS_TCP
+ID = 7
 
-    def __init__(self, folder):
-        self.folder = folder / "pyverbs"
-        self.folder.mkdir()
-        (self.folder / "__init__.py").touch()
-        (self.folder / "pyverbs_error.py").write_text(
-            "class PyverbsError(Exception): pass\n"
-        )
-        (self.folder / "cmid.py").write_text(CMID)
 
-    def script(self, *events, fails="", service="dst_service"):
-        numbers = [EVENTS[event] for event in events]
-        content = {"events": numbers, "fails": fails, "service": service}
-        (self.folder / "script.json").write_text(json.dumps(content))
+class Kernel:
+    """Does what drivers/infiniband/core/ucma.c does with the writes of one process.
 
-    def probe(self, *arguments):
-        return subprocess.run(
-            [sys.executable, rdma_cm_probe.__file__, *arguments],
-            env={**os.environ, "PYTHONPATH": str(self.folder.parent)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+    ``events``: in the order of their arrival; ``fails``: the call that fails.
+    """
 
-    def answer(self, *events, address="10.0.0.1", **script):
-        """Return verdict and detail; also check the form of the output."""
-        self.script(*events, **script)
-        done = self.probe(address, "20049")
-        assert (done.returncode, done.stderr) == (0, "")
-        ready, line = done.stdout.splitlines()
-        assert ready == "ready"
-        answer = json.loads(line)
-        assert list(answer) == ["verdict", "detail"]
-        return answer["verdict"], answer["detail"]
+    O_RDWR, O_CLOEXEC = os.O_RDWR, os.O_CLOEXEC
 
-    @property
-    def calls(self):
-        lines = (self.folder / "calls").read_text().splitlines()
-        return [json.loads(line) for line in lines]
+    def __init__(self, events, fails):
+        self.events, self.fails = [EVENTS[event] for event in events], fails
+        self.calls, self.files, self.waiting = [], [], 0
+
+    def open(self, path, flags):
+        assert (path, flags) == ("/dev/infiniband/rdma_cm", os.O_RDWR | os.O_CLOEXEC)
+        assert not self.files
+        self.called("open")
+        self.files.append(9)
+        return 9
+
+    def close(self, file):
+        self.files.remove(file)
+
+    def called(self, name, command=None):
+        self.calls.append((name, command))
+        if self.fails == name:
+            raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+
+    def write(self, file, data):
+        assert file in self.files
+        header = Header.from_buffer_copy(data)
+        # ucma_write (line 1741): more is allowed, less is EINVAL.
+        assert header.in_ + ctypes.sizeof(Header) == len(data)
+        name, form = COMMANDS[header.cmd]
+        # copy_from_user of the whole structure.
+        assert header.in_ >= ctypes.sizeof(form)
+        command = form.from_buffer_copy(data, ctypes.sizeof(Header))
+        self.called(name, command)
+        getattr(self, name)(command, header.out)
+        return len(data)
+
+    def create_id(self, command, out):
+        assert (command.ps, out >= 4) == (TCP, True)
+        # ucma_event_handler (line 348): without it, no event is reported.
+        assert command.uid, "waits for ever"
+        ctypes.memmove(command.response, struct.pack("=I", ID), 4)
+
+    def resolve_ip(self, command, out):
+        assert command.id == ID
+        assert not any(bytes(command)[:28]), "an address of this host was asked for"
+        self.waiting += 1
+
+    def resolve_route(self, command, out):
+        assert command.id == ID
+        self.waiting += 1
+
+    def connect(self, command, out):
+        # ucma_connect: EINVAL without it.
+        assert (command.id, command.conn_param.valid) == (ID, 1)
+        self.waiting += 1
+
+    def get_event(self, command, out):
+        # The real one waits for ever where nothing is under way.
+        assert self.waiting == 1, "waits for an event that nobody asked for"
+        self.waiting = 0
+        assert out >= ctypes.sizeof(EventResp) - 12  # ENOSPC
+        event = EventResp(id=ID, event=self.events.pop(0))
+        size = min(out, ctypes.sizeof(EventResp))
+        ctypes.memmove(command.response, bytes(event)[:size], size)
 
 
 @pytest.fixture
-def pyverbs(tmp_path):
-    return Pyverbs(tmp_path)
+def asked(monkeypatch):
+    """Ask a kernel; return the kernel, the verdict and the detail."""
+
+    def ask(*events, fails="", address="10.0.0.1"):
+        kernel = Kernel(events, fails)
+        monkeypatch.setattr(rdma_cm_probe, "os", kernel)
+        monkeypatch.setattr(rdma_cm_probe, "PAUSES_S", (0.0,) * 4)
+        answer = rdma_cm_probe.ask(address, 20049)
+        assert not kernel.files, "a connection is left"
+        return kernel, answer
+
+    return ask
+
+
+def test_the_structures_have_the_kernel_s_sizes():
+    """As a compiler has them from the header."""
+    sizes = {form.__name__: ctypes.sizeof(form) for _, form in COMMANDS.values()}
+    assert sizes == {
+        "CreateId": 24,
+        "ResolveIp": 64,
+        "ResolveRoute": 8,
+        "Connect": 288,
+        "GetEvent": 8,
+    }
 
 
 WAY = ("ADDR_RESOLVED", "ROUTE_RESOLVED")
@@ -186,77 +223,97 @@ WAY = ("ADDR_RESOLVED", "ROUTE_RESOLVED")
         ),
     ],
 )
-def test_each_event(pyverbs, events, verdict, detail):
-    assert pyverbs.answer(*events) == (verdict, detail)
+def test_each_event(asked, events, verdict, detail):
+    kernel, answer = asked(*events)
+    assert answer == (verdict, detail)
+    assert not kernel.events
 
 
 @pytest.mark.parametrize(
     ("call", "verdict", "words"),
     [
-        ("CMEventChannel", "unknown", "this host has no RDMA CM"),
-        ("CMID", "unknown", "this host has no RDMA CM"),
-        ("AddrInfo", "no route", "RDMA CM cannot reach 10.0.0.1"),
-        ("resolve_addr", "no route", "RDMA CM cannot reach 10.0.0.1"),
+        ("open", "unknown", "this host has no RDMA CM: /dev/infiniband/rdma_cm"),
+        ("create_id", "unknown", "this host has no RDMA CM: /dev/infiniband/rdma_cm"),
+        ("resolve_ip", "no route", "RDMA CM cannot reach 10.0.0.1"),
         ("resolve_route", "no route", "RDMA CM cannot reach 10.0.0.1"),
         # iWARP only connects with a queue pair: that proves nothing about the server.
         ("connect", "unknown", "RDMA CM does not connect without a queue pair"),
     ],
 )
-def test_each_call_that_fails(pyverbs, call, verdict, words):
-    answer = pyverbs.answer(*WAY, fails=call)
-    assert answer == (verdict, f"{words}: No such device. Errno: 19")
+def test_each_call_that_fails(asked, call, verdict, words):
+    _, answer = asked(*WAY, fails=call)
+    assert answer == (verdict, f"{words}: No such device")
 
 
-@pytest.mark.parametrize("service", ["dst_service", "service"])
-@pytest.mark.parametrize("address", ["10.0.0.1", "fd00::1"])
-def test_what_is_asked_with_either_release_of_pyverbs(pyverbs, service, address):
-    verdict, _ = pyverbs.answer(*WAY, "ESTABLISHED", address=address, service=service)
+V4 = struct.pack("=H", socket.AF_INET) + bytes.fromhex("4e51 0a000001")
+V6 = struct.pack("=H", socket.AF_INET6) + bytes.fromhex("4e51 00000000")
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("10.0.0.1", V4),
+        ("fd00::1", V6 + bytes.fromhex("fd00" + "00" * 13 + "01")),
+        # The scope of an address of a link is its netdev's number.
+        (
+            "fe80::2%1",
+            V6 + bytes.fromhex("fe80" + "00" * 13 + "02") + struct.pack("=I", 1),
+        ),
+    ],
+)
+def test_what_is_asked(asked, address, expected):
+    kernel, (verdict, _) = asked(*WAY, "ESTABLISHED", address=address)
     assert verdict == "listening"
-    calls = {name: rest for name, *rest in pyverbs.calls}
-    # RDMA_PS_TCP of rdma_cma.h.
-    assert calls["AddrInfo"] == [
-        {"dst": address, service: "20049", "port_space": 0x0106}
-    ]
-    assert calls["resolve_addr"] == calls["resolve_route"] == [2000]
+    calls = dict(kernel.calls)
+    assert bytes(calls["resolve_ip"])[28:56] == expected.ljust(28, b"\0")
+    times = calls["resolve_ip"].timeout_ms, calls["resolve_route"].timeout_ms
+    assert times == (2000, 2000)
 
 
-def test_nothing_is_sent_where_the_way_is_unknown(pyverbs):
-    pyverbs.answer("ADDR_ERROR")
-    assert [name for name, *_ in pyverbs.calls][-1] == "resolve_addr"
+def test_no_queue_pair_of_the_host_is_named(asked):
+    """A server ends the connection that has the number already (cm_match_req)."""
+    kernel, _ = asked(*WAY, "ESTABLISHED")
+    param = dict(kernel.calls)["connect"].conn_param
+    assert (param.qp_num, param.private_data_len, param.srq) == (0, 0, 0)
+    assert (param.responder_resources, param.initiator_depth) == (1, 1)
 
 
-@pytest.mark.parametrize("missing", ["cmid", "pyverbs_error"])
-def test_a_pyverbs_that_is_not_whole(pyverbs, missing):
-    (pyverbs.folder / f"{missing}.py").unlink()
-    verdict, detail = pyverbs.answer()
-    assert verdict == "no pyverbs"
-    assert detail.startswith("python3-pyverbs cannot be used: ")
-    assert missing in detail
+def test_nothing_is_sent_where_the_way_is_unknown(asked):
+    kernel, _ = asked("ADDR_ERROR")
+    assert [name for name, _ in kernel.calls][-2:] == ["resolve_ip", "get_event"]
 
 
-def test_a_pyverbs_whose_library_does_not_load(pyverbs):
-    (pyverbs.folder / "cmid.py").write_text(
-        "raise ImportError('librdmacm.so.1: cannot open shared object file')"
-    )
-    assert pyverbs.answer() == (
-        "no pyverbs",
-        "python3-pyverbs cannot be used: "
-        "librdmacm.so.1: cannot open shared object file",
+def probe(*arguments):
+    return subprocess.run(
+        [sys.executable, "-I", "-S", rdma_cm_probe.__file__, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
-def test_ready_is_said_before_anything_is_asked(pyverbs):
+def test_the_program_says_ready_and_the_answer():
+    """Nobody listens there, whether this machine has RDMA or not."""
+    done = probe("192.0.2.1", "20049")
+    assert (done.returncode, done.stderr) == (0, "")
+    ready, line = done.stdout.splitlines()
+    assert ready == "ready"
+    answer = json.loads(line)
+    assert list(answer) == ["verdict", "detail"]
+    assert answer["verdict"] in ("no route", "unknown")
+
+
+def test_ready_is_said_before_anything_is_asked(monkeypatch, capsys):
     """The parent's deadline counts from it, and a connect may never return."""
-    pyverbs.script(*WAY, "REJECTED")
-    cmid = pyverbs.folder / "cmid.py"
-    cmid.write_text(
-        cmid.read_text() + "class CMEventChannel:\n"
-        "    def __init__(self):\n"
-        "        import os\n"
-        "        os._exit(7)\n"
+    said = []
+    monkeypatch.setattr(
+        rdma_cm_probe,
+        "ask",
+        lambda address, port: said.append(capsys.readouterr().out) or ("refused", "x"),
     )
-    done = pyverbs.probe("10.0.0.1", "20049")
-    assert (done.returncode, done.stdout) == (7, "ready\n")
+    assert rdma_cm_probe.main(["10.0.0.1", "20049"]) == 0
+    assert said == ["ready\n"]
 
 
 @pytest.mark.parametrize(
@@ -270,7 +327,7 @@ def test_ready_is_said_before_anything_is_asked(pyverbs):
         ("10.0.0.1", ""),
     ],
 )
-def test_wrong_arguments(pyverbs, arguments):
-    done = pyverbs.probe(*arguments)
+def test_wrong_arguments(arguments):
+    done = probe(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "usage: rdma_cm_probe.py ADDRESS PORT\n"

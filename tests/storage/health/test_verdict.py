@@ -9,7 +9,7 @@ import pytest
 from support.storage.seen_mount import (
     LISTENS,
     MUTE,
-    NO_PYVERBS,
+    NO_RDMA_CM,
     PORT_DOWN,
     REFUSED,
     ROUTE,
@@ -199,7 +199,7 @@ SILENCE = {
         (STALLED, SERVER, True, "export-stuck"),
     ),
     "one export hangs, and RDMA cannot be asked": (
-        seen(its=signs(ACCEPTS, NO_PYVERBS, replied=True), siblings_answer=True),
+        seen(its=signs(ACCEPTS, NO_RDMA_CM, replied=True), siblings_answer=True),
         (STALLED, SERVER, True, "export-stuck"),
     ),
     "the path loses so much that the question is late": (
@@ -322,8 +322,8 @@ SILENCE = {
         seen(its=signs(UNREACHABLE, MUTE)),
         (DEAD, PATH, False, "unreachable"),
     ),
-    "silent, without pyverbs": (
-        seen(its=signs(SILENT, NO_PYVERBS)),
+    "silent, without rdma_ucm": (
+        seen(its=signs(SILENT, NO_RDMA_CM)),
         (STALLED, SERVER, False, "server-silent"),
     ),
     "the kernel gave up": (

@@ -28,7 +28,7 @@ ALIVE = ServerSigns(
 LISTENS = Step("listener", READY, "10.0.0.1 accepts RDMA connections on port 20049")
 REFUSED = Step("listener", NOT_READY, "it refuses RDMA", "rdma=y", refused=True)
 MUTE = Step("listener", NOT_READY, "10.0.0.1 did not answer within 2 s", "check")
-NO_PYVERBS = Step("listener", NOT_KNOWN, "pyverbs cannot be used")
+NO_RDMA_CM = Step("listener", NOT_KNOWN, "this host has no RDMA CM")
 LATE = Answer(late=True)
 FAST = Answer(seconds=0.002)
 
