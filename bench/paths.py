@@ -53,10 +53,11 @@ _TEXT = f"""
     Guests are emulated, all on this machine: times are seconds of the guest's own
     clock, and the ratio is to the median of 200 reads of 4 KiB (one RPC each), in the
     same round. The second table is the client's daemon with {MOUNTS} idle mounts of one
-    server, the mean and the worst of windows of {WINDOW_S} s, with and without `paths`
-    in the rule. Its CPU is part of an emulated processor, many times slower than a real
-    one, so it is shown as starts of a bare Python too, and these as part of this
-    machine's CPU; memory is the largest sum of proportional set sizes in a window."""
+    server, beside vdsmd, the mean and the worst of windows of {WINDOW_S} s, with and
+    without `paths` in the rule. Its CPU is part of an emulated processor, many times
+    slower than a real one, so it is shown as starts of a bare Python too, and these as
+    part of this machine's CPU; memory is the largest sum of proportional set sizes in a
+    window: vdsmd has its part of the pages of Python and its libraries."""
 
 
 def section(rounds: int) -> Section:

@@ -24,6 +24,7 @@ from lab.two_paths import (
     moved,
     whole,
 )
+from lab.vdsm_daemon import VdsmDaemon
 
 WRITERS, MOUNTS = 4, 20
 OURS, STOCK = "with paths", "stock"
@@ -157,7 +158,11 @@ def _note(found: Measured, what: str, who: str, said: Mapping[str, Any]) -> None
 
 
 def _daemon(site: TwoPaths, windows: int, found: Measured) -> None:
-    """Measure the daemon with and without paths; both have the same mounts."""
+    """Measure the daemon with and without paths, beside vdsmd as on each hypervisor;
+    both have the same mounts.
+    """
+    vdsmd = VdsmDaemon(site.hypervisor)
+    vdsmd.start()
     shown = site.said(
         f"ovirt-rdma-host nfs mount-options {site.export} --nfs-version 4.2 -o json"
     )
@@ -181,6 +186,7 @@ def _daemon(site: TwoPaths, windows: int, found: Measured) -> None:
             )
     finally:
         site.said(f"{every} umount -f -l {_FOLDER}$n; done")
+        vdsmd.stop()
 
 
 def _in_guest(site: TwoPaths, words: str) -> Any:

@@ -7,10 +7,11 @@ Exports and mount options are parsed here: a mistake in them is a usage error.
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Optional
 
 from ovirt_rdma.cli.parser import Parser, Verb, file_name
-from ovirt_rdma.host.errors import UsageProblem
+from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.export import Export, ExportProblem
 
 OTHER_RUN = "75 another run is changing this host"
@@ -24,6 +25,22 @@ class HostVerb(Verb):
         """Add ``--root``, for tests on a tree that looks like a host."""
         parser.add_argument(
             "--root", metavar="DIR", default="/", help=argparse.SUPPRESS
+        )
+
+
+class UnitVerb(HostVerb):
+    """A verb that our systemd units, or the scripts of our package, run."""
+
+    codes = "0 done or nothing to do, 1 failed"
+    examples = ("",)
+    more = "For systemd units and package scripts of ovirt-rdma."
+
+
+def as_root(verb: str, root: str) -> None:
+    """Raise Problem if this process may not change the host."""
+    if root == "/" and os.geteuid() != 0:
+        raise Problem(
+            "not-root", f"only root can change this host: {verb}", "run it as root"
         )
 
 

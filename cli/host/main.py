@@ -99,29 +99,29 @@ _DAEMON: Table = (
 )
 # What our systemd units and the scripts of our package run: ovirt-rdma-host(8), UNITS.
 _UNIT: Table = (
-    ("netdev", "set the boot settings of a netdev", "host.daemon.SetNetdev"),
-    ("recover", "roll back a run that was interrupted", "host.daemon.Recover"),
+    ("netdev", "set the boot settings of a netdev", "host.unit.SetNetdev"),
+    ("recover", "roll back a run that was interrupted", "host.unit.Recover"),
     (
         "unconfirmed",
         "roll back a run that was not confirmed",
-        "host.daemon.RollBackUnconfirmed",
+        "host.unit.RollBackUnconfirmed",
     ),
     (
         "block",
         "log in to block storage before vdsmd starts",
-        "host.daemon.LogInToBlock",
+        "host.unit.LogInToBlock",
     ),
     ("daemon", "run the daemon", "host.daemon.RunDaemon"),
     ("daemon-ended", "clean up after the daemon", "host.daemon.DaemonEnded"),
     (
         "installed",
         "report what the installed package lacks",
-        "host.daemon.ReportInstalled",
+        "host.unit.ReportInstalled",
     ),
     (
         "erased",
         "disable everything before the package is erased",
-        "host.daemon.PrepareErase",
+        "host.unit.PrepareErase",
     ),
 )
 _VERBS: Table = (

@@ -21,6 +21,7 @@ from ovirt_rdma.cli.host.arguments import (
     add_facts,
     add_link_down,
     add_policy,
+    as_root,
 )
 from ovirt_rdma.cli.host.check import HostDecision, command, load_decision
 from ovirt_rdma.cli.host.main import PROGRAM
@@ -32,7 +33,6 @@ from ovirt_rdma.cli.host.shown.runs import (
     Line,
     RunReport,
     ThisHost,
-    as_root,
 )
 from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.cli.parser import Context, Parser, file_name, time_span

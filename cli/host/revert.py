@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Optional
 
-from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_link_down
+from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_link_down, as_root
 from ovirt_rdma.cli.host.main import PROGRAM
 from ovirt_rdma.cli.host.shown.runs import (
     BACK,
@@ -19,7 +19,6 @@ from ovirt_rdma.cli.host.shown.runs import (
     Line,
     RunReport,
     ThisHost,
-    as_root,
     describe_changes,
     values_of,
 )

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Keep P_Key children equal to the ports' P_Key tables (``partitions: follow``): a task
-of the daemon.
-
-The tables are polled, because the kernel reports a new P_Key to user space by an
-asynchronous event of verbs only. A poll reads a few files in /sys; only if something
-differs, the whole host is read and the lock taken.
+"""Keep P_Key children equal to the ports' P_Key tables (``partitions: follow``).
 
 A child is obsolete if the port is no longer in its partition. It is removed only if our
 runs have made it, according to the journal, and nobody uses it.
@@ -28,12 +23,10 @@ from ovirt_rdma.host.changes.journal import (
 from ovirt_rdma.host.changes.kinds.netdev import PkeyChild
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
 from ovirt_rdma.host.changes.run import Decided, HostRun, decide_for
-from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.daemon.loop import Result, Task, Turn
-from ovirt_rdma.host.errors import Problem, Refused
+from ovirt_rdma.host.daemon.loop import Note
+from ovirt_rdma.host.errors import Refused
 from ovirt_rdma.host.facts.infiniband import partition_of
-from ovirt_rdma.host.paths import DAEMON_UNIT, under
-from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.paths import DAEMON_UNIT
 from ovirt_rdma.host.policy.store import StoredPolicy
 from ovirt_rdma.host.rules.base import Interface, View
 from ovirt_rdma.host.rules.ipoib import P_KEY, bonds_of, static_addresses
@@ -44,12 +37,8 @@ from ovirt_rdma.host.rules.ipoib_children import (
     table_entry,
 )
 from ovirt_rdma.host.system.commands import Runner
-from ovirt_rdma.host.system.files import FOLLOW_PARTITIONS
-from ovirt_rdma.host.system.lock import LockHeld, one_run
+from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.host.system.signals import Stop
-
-# A failed attempt is repeated after 1, 2, 4, ... polls, but at least this often.
-_SELDOM_S = 600
 
 
 @dataclass(frozen=True)
@@ -251,97 +240,16 @@ class ChildrenRun(HostRun):
         return "; ".join(left) if left or result.outcome == DONE else result.sentence
 
 
-class FollowPartitions(Task):
-    """Keeps the children of the host below ``root`` equal to its P_Key tables. ``run``
-    runs tools; None: they are run on this machine, and not at all below any other root.
-    ``listener`` receives what was done. ``host`` makes the changes; None: the ordinary
-    backend for ``root``.
-    """
+class Journal(Listener):
+    """Gives what a run did, and its notes, to ``write``."""
 
-    name = "partitions"
-    changes_host = True
-    deadline_s = 600.0
-    off = "the policy has no partitions: follow"
-    carried = ("_recovered", "_gone", "_tried", "_tries", "_polls_to_skip", "_problems")
+    def __init__(self, write: Note) -> None:
+        self._write = write
 
-    def __init__(
-        self,
-        root: str,
-        listener: Listener,
-        run: Optional[Runner] = None,
-        host: Optional[HostEffects] = None,
-    ) -> None:
-        super().__init__(root, run)
-        self._effects = host or HostEffects(root, run)
-        self._listener = listener
-        self._recovered = False
-        self._gone: frozenset[str] = frozenset()
-        self._tried = Difference()
-        self._tries = 0
-        self._polls_to_skip = 0
-        self._problems: tuple[str, ...] = ()
+    def done(self, step_id: str, before: str, after: str) -> None:
+        """As :meth:`Listener.done`."""
+        self._write(f"{step_id}: {before} -> {after}")
 
-    def interval(self, policy: Policy) -> Optional[float]:
-        """As :meth:`Task.interval`."""
-        host = policy.host
-        return host.partitions_interval if host.follows_partitions else None
-
-    def run(self, turn: Turn) -> Result:
-        """Poll once, and make the changes that are needed. Raises LockHeld."""
-        if turn.stored is None or not turn.policy.host.follows_partitions:
-            return Result(self.off)
-        allowed = under(self.root, FOLLOW_PARTITIONS)
-        if allowed.is_symlink() or not allowed.is_file():
-            self._tried, self._problems = Difference(), ()
-            return Result("it is not turned on: IPOIB-PKEY-02 is not applied")
-        try:
-            self._poll(turn, turn.stored)
-        except LockHeld:
-            raise
-        except Problem as problem:
-            self._problems = (problem.one_line,)
-        if self._problems:
-            return Result("; ".join(self._problems), self._problems)
-        return Result("the children are as the P_Key tables")
-
-    def _poll(self, turn: Turn, stored: StoredPolicy) -> None:
-        run = ChildrenRun(
-            self.root,
-            self.tools,
-            self._effects,
-            stored,
-            listener=self._listener,
-            stop=turn.stop,
-        )
-        if not self._recovered:
-            run.recover_own()
-            self._recovered = True
-        facts = HostReader(self.root, self.tools).partitions()
-        seen = difference(View(facts, stored.policy))
-        # While the subnet manager writes the table again, a P_Key may be missing for a
-        # moment.
-        gone, self._gone = self._gone.intersection(seen.gone), frozenset(seen.gone)
-        if facts.problems:  # an entry of the table may be one that could not be read
-            gone = self._gone = frozenset()
-        wanted = Difference(seen.missing, tuple(n for n in seen.gone if n in gone))
-        if wanted == Difference():
-            self._tried, self._tries, self._problems = wanted, 0, ()
-            return
-        if wanted != self._tried:
-            self._tried, self._tries, self._polls_to_skip = wanted, 0, 0
-        if self._polls_to_skip:
-            self._polls_to_skip -= 1
-            return
-        # If the next poll finds the same difference, the attempt failed.
-        most = _SELDOM_S // stored.policy.host.partitions_interval
-        skipped = min(2 ** min(self._tries, 10) - 1, most)
-        try:
-            outcome = run.bring(wanted)
-        except LockHeld:
-            raise
-        except Problem:
-            self._polls_to_skip, self._tries = skipped, self._tries + 1
-            raise
-        if not outcome.waits:
-            self._polls_to_skip, self._tries = skipped, self._tries + 1
-        self._problems = outcome.sentences
+    def note(self, sentence: str) -> None:
+        """As :meth:`Listener.note`."""
+        self._write(sentence)

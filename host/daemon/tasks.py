@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Tasks of the daemon: logins to block storage, and files about this host.
+"""Tasks of the daemon: logins to block storage, files about this host, and children of
+partitions.
 
 ``ovirt-rdma-block.service`` makes the logins at boot: vdsmd waits until all targets are
 logged in, and BOOT_S seconds at most. What is not logged in then is tried again by a
@@ -15,12 +16,14 @@ nothing on that it does not know (docs/hooks.md).
 
 from __future__ import annotations
 
+import importlib
 import math
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Optional, Union
+from typing import TYPE_CHECKING, Callable, Optional, Union
 
 from ovirt_rdma.host.block.logins import Target, differences
 from ovirt_rdma.host.block.sessions import BlockSessions
@@ -38,13 +41,23 @@ from ovirt_rdma.host.paths import (
 )
 from ovirt_rdma.host.policy.block import BlockPolicy
 from ovirt_rdma.host.policy.model import Policy
-from ovirt_rdma.host.policy.store import in_force, read
-from ovirt_rdma.host.system.files import PUBLIC_MODE, not_written, write_public
+from ovirt_rdma.host.policy.store import StoredPolicy, in_force, read
+from ovirt_rdma.host.system.commands import Runner
+from ovirt_rdma.host.system.files import (
+    FOLLOW_PARTITIONS,
+    PUBLIC_MODE,
+    not_written,
+    write_public,
+)
 from ovirt_rdma.host.system.json_codec import Envelope, plain
 from ovirt_rdma.host.system.lock import LockHeld, one_run
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.signals import Stop
 from ovirt_rdma.host.system.tree import seconds_after_boot
+
+if TYPE_CHECKING:
+    from ovirt_rdma.host.changes.kinds.registry import HostEffects
+    from ovirt_rdma.host.daemon.partitions import ChildrenRun, Difference
 
 BOOT_S = 60.0
 BOOT_UNIT = "ovirt-rdma-block.service"
@@ -262,3 +275,109 @@ def _present(path: Path) -> Optional[bytes]:
         return read_file(path) if readable else b""
     except FileNotFoundError:
         return b"" if path.is_symlink() else None
+
+
+# A failed attempt is repeated after 1, 2, 4, ... polls, but at least this often.
+_SELDOM_POLLS_S = 600
+_PARTITIONS = "ovirt_rdma.host.daemon.partitions"
+
+
+class FollowPartitions(Task):
+    """Keeps the children of the host below ``root`` equal to its P_Key tables.
+
+    The tables are polled, because the kernel reports a new P_Key to user space by an
+    asynchronous event of verbs only. A poll reads a few files in /sys; only if
+    something differs, the whole host is read and the lock taken.
+    """
+
+    name = "partitions"
+    changes_host = True
+    deadline_s = 600.0
+    off = "the policy has no partitions: follow"
+    carried = ("_recovered", "_gone", "_tried", "_tries", "_polls_to_skip", "_problems")
+
+    def __init__(
+        self,
+        root: str,
+        tools: Optional[Runner] = None,
+        effects: Optional[HostEffects] = None,
+    ) -> None:
+        super().__init__(root, tools)
+        self._effects = effects
+        self._recovered = False
+        self._gone: frozenset[str] = frozenset()
+        self._tried: Optional[Difference] = None
+        self._tries = 0
+        self._polls_to_skip = 0
+        self._problems: tuple[str, ...] = ()
+
+    def interval(self, policy: Policy) -> Optional[float]:
+        """As :meth:`Task.interval`."""
+        host = policy.host
+        return host.partitions_interval if host.follows_partitions else None
+
+    def prepare(self) -> None:
+        """As :meth:`Task.prepare`."""
+        importlib.import_module(_PARTITIONS)
+
+    def run(self, turn: Turn) -> Result:
+        """Poll once, and make the changes that are needed. Raises LockHeld."""
+        if turn.stored is None or not turn.policy.host.follows_partitions:
+            return Result(self.off)
+        allowed = under(self.root, FOLLOW_PARTITIONS)
+        if allowed.is_symlink() or not allowed.is_file():
+            self._tried, self._problems = None, ()
+            return Result("it is not turned on: IPOIB-PKEY-02 is not applied")
+        try:
+            self._poll(turn, turn.stored)
+        except LockHeld:
+            raise
+        except Problem as problem:
+            self._problems = (problem.one_line,)
+        if self._problems:
+            return Result("; ".join(self._problems), self._problems)
+        return Result("the children are as the P_Key tables")
+
+    def _poll(self, turn: Turn, stored: StoredPolicy) -> None:
+        # Not at the top: rules and changes are 4 MB that most hosts do not need.
+        found = importlib.import_module(_PARTITIONS)
+        run: ChildrenRun = found.ChildrenRun(
+            self.root,
+            self.tools,
+            self._effects or found.HostEffects(self.root, self.tools),
+            stored,
+            listener=found.Journal(turn.note),
+            stop=turn.stop,
+        )
+        if not self._recovered:
+            run.recover_own()
+            self._recovered = True
+        facts = HostReader(self.root, self.tools).partitions()
+        seen: Difference = found.difference(found.View(facts, stored.policy))
+        # While the subnet manager writes the table again, a P_Key may be missing for a
+        # moment.
+        gone, self._gone = self._gone.intersection(seen.gone), frozenset(seen.gone)
+        if facts.problems:  # an entry of the table may be one that could not be read
+            gone = self._gone = frozenset()
+        wanted = replace(seen, gone=tuple(n for n in seen.gone if n in gone))
+        if not wanted.missing and not wanted.gone:
+            self._tried, self._tries, self._problems = None, 0, ()
+            return
+        if wanted != self._tried:
+            self._tried, self._tries, self._polls_to_skip = wanted, 0, 0
+        if self._polls_to_skip:
+            self._polls_to_skip -= 1
+            return
+        # If the next poll finds the same difference, the attempt failed.
+        most = _SELDOM_POLLS_S // stored.policy.host.partitions_interval
+        skipped = min(2 ** min(self._tries, 10) - 1, most)
+        try:
+            outcome = run.bring(wanted)
+        except LockHeld:
+            raise
+        except Problem:
+            self._polls_to_skip, self._tries = skipped, self._tries + 1
+            raise
+        if not outcome.waits:
+            self._polls_to_skip, self._tries = skipped, self._tries + 1
+        self._problems = outcome.sentences

@@ -64,6 +64,8 @@ PROBE_S = 2.0
 # Children at the same time: a fork of each for hundreds of mounts would take memory.
 AT_ONCE = 32
 BLOCK = 4096
+# A server that is well answers within milliseconds.
+_SOUND_S = 0.1
 # A killed child is gone at once, unless it waits in the kernel.
 _GONE_S = 0.05
 _MOST_DOMAINS = 20
@@ -288,37 +290,24 @@ class Probes:
     ) -> dict[str, Answer]:
         answers: dict[str, Answer] = {}
         children: dict[str, Child] = {}
+        patience = _SOUND_S
         try:
             for place, read in questions:
                 try:
-                    children[place] = Child(partial(self._work, place, read))
+                    child = children[place] = Child(partial(self._work, place, read))
                 except OSError as error:
                     why = f"no process could be started: {error.strerror}"
                     answers[place] = Answer(problem=why)
-            self._gather(children, timeout_s)
+                    continue
+                # While all is well, there is one child at a time: each takes memory.
+                _gather({place: child}, patience, time.monotonic)
+                patience = patience if child.closed else 0.0
+            _gather(children, timeout_s, self._clock)
         finally:
             self._end(children)
         for mountpoint, child in children.items():
             answers[mountpoint] = _answer_of(child)
         return answers
-
-    def _gather(self, children: dict[str, Child], timeout_s: float) -> None:
-        """Read what the children write, until all have ended or the deadline."""
-        waiting = {child.pipe: child for child in children.values()}
-        poll = select.poll()
-        for pipe in waiting:
-            poll.register(pipe, select.POLLIN)
-        deadline = self._clock() + timeout_s
-        while waiting:
-            left = deadline - self._clock()
-            ready = poll.poll(max(0.0, left) * 1000)
-            for pipe, _ in ready:
-                waiting[pipe].read()
-                if waiting[pipe].closed:
-                    waiting.pop(pipe)
-                    poll.unregister(pipe)
-            if left <= 0 and not ready:
-                return
 
     def _end(self, children: dict[str, Child]) -> None:
         """Kill and reap the children; those that do not end are left alone."""
@@ -362,6 +351,27 @@ class Probes:
             key = (left.mountpoint, left.reads)
             found[key] = max(age_s, found.get(key, 0.0))
         return found
+
+
+def _gather(
+    children: Mapping[str, Child], timeout_s: float, clock: Callable[[], float]
+) -> None:
+    """Read what the children write, until all have ended or the deadline."""
+    waiting = {child.pipe: child for child in children.values()}
+    poll = select.poll()
+    for pipe in waiting:
+        poll.register(pipe, select.POLLIN)
+    deadline = clock() + timeout_s
+    while waiting:
+        left = deadline - clock()
+        ready = poll.poll(max(0.0, left) * 1000)
+        for pipe, _ in ready:
+            waiting[pipe].read()
+            if waiting[pipe].closed:
+                waiting.pop(pipe)
+                poll.unregister(pipe)
+        if left <= 0 and not ready:
+            return
 
 
 def _be_child(writer: int, work: Callable[[], Iterable[dict[str, Any]]]) -> NoReturn:

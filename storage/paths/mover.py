@@ -8,7 +8,6 @@ has changed; what it knows is carried to the next run, which follows at once.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Callable, Optional
@@ -182,11 +181,6 @@ class MovePaths(Task):
     def interval(self, policy: Policy) -> Optional[float]:
         """As :meth:`Task.interval`."""
         return TICK_S if rules_with_paths(policy) else None
-
-    def prepare(self) -> None:
-        """As :meth:`Task.prepare`: to load pyverbs takes longer than an answer."""
-        with contextlib.suppress(ImportError):
-            importlib.import_module("pyverbs.cmid")
 
     def run(self, turn: Turn) -> Result:
         """Keep the connections on paths that work, for RUN_S."""

@@ -17,7 +17,6 @@ import pytest
 from lab import topology
 from lab.ib_pair import ib_pair
 from lab.infiniband import InfiniBand
-from lab.soft_roce import SoftRoce
 from lab.two_paths import (
     CLIENT,
     ENDS,
@@ -152,6 +151,7 @@ def test_both_cables_out_and_one_back(infiniband: TwoPaths) -> None:
             assert all(path["fix"] for path in state["paths"])
             infiniband.cables.plug(CLIENT, 1)
             infiniband.waits_for(moved)
+            time.sleep(10)
         _sound(infiniband, result)
 
 
@@ -237,11 +237,13 @@ def test_what_an_administrator_does_meanwhile(infiniband: TwoPaths) -> None:
 def test_a_netdev_that_is_renamed(roce: TwoPaths) -> None:
     with roce.mounted():
         with roce.writers() as result:
+            # Linux 6.1 renames no netdev that is up. With 6.12, Soft-RoCE that was down
+            # keeps its old connection for ever, and cannot be removed either.
             rename = (
-                "ip link set {0} down; ip link set {0} name {1}; ip link set {1} up"
+                "ip link set {0} name {1} 2> /dev/null || {{ ip link set {0} down; "
+                "ip link set {0} name {1}; ip link set {1} up; }}"
             )
             roce.said(rename.format("eth1", "storage1"))
-            SoftRoce().mend(roce.hypervisor, "storage1")
             try:
                 state = roce.waits_for(
                     lambda state: (
@@ -251,7 +253,6 @@ def test_a_netdev_that_is_renamed(roce: TwoPaths) -> None:
                 assert state["paths"][1]["state"] == "up"
             finally:
                 roce.said(rename.format("storage1", "eth1"))
-                SoftRoce().mend(roce.hypervisor, "eth1")
             roce.waits_for(
                 lambda state: whole(state) and state["paths"][1]["netdev"] == "eth1"
             )

@@ -9,7 +9,6 @@ Other functions describe changes for people.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -162,11 +161,3 @@ class ThisHost(HostRun):
     def timer(self, run: int) -> ConfirmationTimer:
         """Return the timer that rolls back the run with this number."""
         return ConfirmationTimer(run, self.effects)
-
-
-def as_root(verb: str, root: str) -> None:
-    """Raise Problem if this process may not change the host."""
-    if root == "/" and os.geteuid() != 0:
-        raise Problem(
-            "not-root", f"only root can change this host: {verb}", "run it as root"
-        )

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 from support.host.changes_wanted import modes
 
-from ovirt_rdma.cli.host import daemon
+from ovirt_rdma.cli.host import unit
 from ovirt_rdma.host.changes.journal import ROLLED_BACK, Journal, Ledger, Run
 from ovirt_rdma.host.paths import JOURNAL, SYSTEMD_BOOTED, under
 from ovirt_rdma.host.system.lock import HolderTimeouts, one_run
@@ -214,7 +214,7 @@ def stopped_holder(root):
 @pytest.fixture
 def hasty(monkeypatch):
     """Ends the process that holds the lock at once."""
-    monkeypatch.setattr(daemon, "_PATIENCE", HolderTimeouts(before_sigterm_s=0.0))
+    monkeypatch.setattr(unit, "_PATIENCE", HolderTimeouts(before_sigterm_s=0.0))
 
 
 def test_a_holder_that_is_stopped_is_ended(waiting, hasty):
@@ -238,7 +238,7 @@ def test_a_run_that_was_confirmed_ends_nobody(waiting, hasty):
 
 def test_a_holder_that_does_not_go_is_for_the_next_try(waiting, monkeypatch):
     """The holder is this process, which must not be ended."""
-    monkeypatch.setattr(daemon, "_PATIENCE", HolderTimeouts(0.0, 0.0, 0.0))
+    monkeypatch.setattr(unit, "_PATIENCE", HolderTimeouts(0.0, 0.0, 0.0))
     with one_run(waiting.root, by="apply"):
         result = waiting("unit", "unconfirmed", "1")
         assert result.code == 75

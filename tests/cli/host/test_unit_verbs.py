@@ -58,8 +58,8 @@ import os
 import signal
 import sys
 from ovirt_rdma.cli.host import main as host_command
-from ovirt_rdma.cli.host.shown import runs
-runs.as_root = lambda *words: os.kill(os.getpid(), signal.SIGTERM)
+from ovirt_rdma.cli.host import daemon
+daemon.as_root = lambda *words: os.kill(os.getpid(), signal.SIGTERM)
 sys.exit(host_command.main(["unit", "daemon"]))
 """
 

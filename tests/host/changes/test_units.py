@@ -156,7 +156,7 @@ def test_metrics_of_the_boot_before_are_replaced_before_node_exporter_reads_them
     after = {"NetworkManager.service", "ovirt-rdma-recover.service"}
     assert set(unit["After"][0].split()) == after
     assert not {"Wants", "Requires"} & set(unit)
-    assert any(task.is_early for task in tasks("/", None) if task.name == "metrics")
+    assert any(task.is_early for task in tasks("/") if task.name == "metrics")
 
 
 def test_systemd_watches_the_daemon_and_gives_its_processes_time_to_end():

@@ -13,7 +13,8 @@ from support.golden import golden_mlx4 as mlx4
 from support.host.daemon_task import TaskRuns
 
 from ovirt_rdma.host.daemon import partitions
-from ovirt_rdma.host.daemon.partitions import FollowPartitions, Outcome
+from ovirt_rdma.host.daemon.partitions import Outcome
+from ovirt_rdma.host.daemon.tasks import FollowPartitions
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import POLICY_JSON
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
@@ -54,13 +55,8 @@ class Stage:
         self.host.write(FOLLOW_PARTITIONS, own_text(["partitions: follow"]))
 
     def follower(self):
-        task = FollowPartitions(self.host.path, self, self.host.runner)
+        task = FollowPartitions(self.host.path, self.host.runner)
         return TaskRuns(task, self.host.path, self.said)
-
-    # The methods of a listener; the follower itself uses the last only.
-
-    def note(self, sentence):
-        self.said.append(sentence)
 
     def take(self):
         """Return the calls and the sentences since the last call."""
@@ -78,7 +74,7 @@ def stage(tmp_path, monkeypatch):
 
     class Scripted:
         def __init__(self, root, run, effects, policy, *, listener, stop):
-            assert (root, run, listener) == (host.path, host.runner, found)
+            assert (root, run) == (host.path, host.runner)
             assert policy.policy.host.follows_partitions
 
         def recover_own(self):
@@ -271,6 +267,6 @@ def test_a_broken_policy_is_not_acted_on_though_it_has_a_copy(stage):
 
 def test_a_host_without_rdma_is_no_failure(tmp_path, stage):
     host = mlx4.connectx_2_on_el9(tmp_path / "other")
-    follower = TaskRuns(FollowPartitions(host.path, stage, host.runner), host.path)
+    follower = TaskRuns(FollowPartitions(host.path, host.runner), host.path)
     looks(follower, 2)
     assert follower.said == []

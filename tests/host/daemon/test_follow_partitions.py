@@ -29,7 +29,7 @@ from ovirt_rdma.host.changes.run import (
     decide_for,
     loaded_policy,
 )
-from ovirt_rdma.host.daemon.partitions import FollowPartitions
+from ovirt_rdma.host.daemon.tasks import FollowPartitions
 from ovirt_rdma.host.paths import POLICY_JSON
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.store import store
@@ -68,9 +68,7 @@ class Site:
 
     def start(self):
         """Start the follower, or start it again."""
-        task = FollowPartitions(
-            self.host.path, self, self.host.run, self.host.effects()
-        )
+        task = FollowPartitions(self.host.path, self.host.run, self.host.effects())
         self.follower = TaskRuns(task, self.host.path, self.said)
 
     def policy(self, text):
