@@ -215,6 +215,23 @@ def test_vdsmd_starts_without_the_readers_of_counters():
     assert not {one for one in loaded if one.endswith("statistics")} - {"statistics"}
 
 
+def test_the_daemon_loads_no_rules_and_changes():
+    """4 MB of each hypervisor, for hosts that do not follow partitions."""
+    code = "import sys, ovirt_rdma.cli.host.daemon; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert f"{PACKAGE}.storage.paths.mover" in loaded
+    names = (
+        "host.changes",
+        "host.rules",
+        "host.daemon.partitions",
+        "storage.benchmark",
+    )
+    assert not loaded & {f"{PACKAGE}.{name}" for name in names}
+
+
 # The places that open files for reading, safely for pipes, devices and endless files:
 # root and VDSM run these packages.
 SAFE_FILE = "host/system/safe_file.py"

@@ -50,12 +50,15 @@ class Fake(Task):
 
     def __init__(self, name="fake", do=None, **settings):
         self.name, self.do = name, do
-        self.runs, self.ended = 0, False
+        self.runs, self.prepared, self.ended = 0, 0, False
         for key, value in settings.items():
             setattr(self, key, value)
 
     def interval(self, policy):
         return policy.nfs.health_interval
+
+    def prepare(self):
+        self.prepared += 1
 
     def run(self, turn):
         self.runs += 1
@@ -262,6 +265,19 @@ def test_a_task_that_the_policy_wants_no_more_runs_once_to_tidy_up(stage):
     stage.policy(10)
     stage.turn()
     assert len(stage.children) == 3
+
+
+def test_what_runs_need_is_loaded_only_while_the_policy_wants_them(tmp_path):
+    """Each run is a fork, which would have to load it again."""
+    task = Fake()
+    stage = Stage(tmp_path, task)
+    stage.policy(None)
+    stage.turn()
+    assert (len(stage.runs()), task.prepared) == (1, 0)
+    stage.runs()[0].end()
+    stage.policy(10)
+    stage.turn()
+    assert (len(stage.runs()), task.prepared) == (2, 1)
 
 
 def test_a_policy_that_did_not_change_is_read_once(stage, monkeypatch):

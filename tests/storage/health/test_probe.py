@@ -237,6 +237,22 @@ def test_one_that_hangs_is_given_up_and_others_answer(fifo, events):
     assert children() == before
 
 
+def test_while_servers_answer_there_is_one_child_at_a_time(monkeypatch):
+    """Each takes memory; those of mounts that hang are many at a time."""
+    monkeypatch.setattr(signs, "_SOUND_S", PATIENT_S)
+    alive = mmap.mmap(-1, 2)
+
+    def work(mountpoint, read):
+        alive[0] += 1
+        alive[1] = max(alive[1], alive[0])
+        yield {"seconds": 0.25}
+        alive[0] -= 1
+
+    answers = Probes(work).ask([f"/{n}" for n in range(9)], timeout_s=PATIENT_S)
+    assert set(answers.values()) == {Answer(seconds=0.25)}
+    assert (alive[0], alive[1]) == (0, 1)
+
+
 def test_the_lookup_counts_although_the_read_hangs(fifo, events):
     events.wanted = 2
 
