@@ -23,7 +23,6 @@ RUN_LOCK = "/run/ovirt-rdma/lock"
 # The capabilities that the hook after_get_caps adds.
 CAPS_JSON = "/run/ovirt-rdma/caps.json"
 # What each netdev is, for Ansible.
-INTERFACES_JSON = "/run/ovirt-rdma/interfaces.json"
 # The daemon: its tasks, their last runs and when they are due.
 DAEMON_JSON = "/run/ovirt-rdma/daemon.json"
 # The health of the mounts, as the daemon saw it last.

@@ -183,6 +183,7 @@ class HostReader:
         sessions = read_storage_sessions(self._tree, problems)
         facts = replace(
             facts,
+            hostname=self._tree.text("/proc/sys/kernel/hostname", problems) or UNKNOWN,
             ovirt_networks=read_ovirt_networks(self._tree, problems),
             nfs_mounts=mounts,
             routes=self._routes((), mounts, sessions, problems),

@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Tasks of the daemon: logins to block storage, files about this host, and children of
-partitions.
+"""Tasks of the daemon: logins to block storage, the capabilities of this host, and
+children of partitions.
 
 ``ovirt-rdma-block.service`` makes the logins at boot: vdsmd waits until all targets are
 logged in, and BOOT_S seconds at most. What is not logged in then is tried again by a
 task of the daemon, less and less often; a session that was there once is the kernel's
 or iscsid's to keep. The task also looks for new LUNs and sizes.
 
-The files that others read about this host: the hook after_get_caps adds the
-capabilities to those of VDSM. They depend on how the host is configured, never on the
-state of a link: the engine uses what it reads until it reads the capabilities again.
-The interfaces are for Ansible; the hook does not add them, because the engine passes
-nothing on that it does not know (docs/hooks.md).
+The hook after_get_caps adds the capabilities to those of VDSM. They depend on how the
+host is configured, never on the state of a link: the engine uses what it reads until it
+reads the capabilities again.
 """
 
 from __future__ import annotations
@@ -31,11 +29,9 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import Note, Result, Task, Turn
 from ovirt_rdma.host.enablement.state import MODE_VDSMD, marker_mode
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.facts.uses import interfaces_of
 from ovirt_rdma.host.paths import (
     CAPS_JSON,
     DAEMON_UNIT,
-    INTERFACES_JSON,
     POLICY_JSON,
     under,
 )
@@ -49,7 +45,7 @@ from ovirt_rdma.host.system.files import (
     not_written,
     write_public,
 )
-from ovirt_rdma.host.system.json_codec import Envelope, plain
+from ovirt_rdma.host.system.json_codec import Envelope
 from ovirt_rdma.host.system.lock import LockHeld, one_run
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.signals import Stop
@@ -211,7 +207,6 @@ class BlockLogins(Task):
 CAPS = Envelope("capabilities")
 FEATURES = ("NFS_RDMA",)
 CAPS_S = 60.0
-INTERFACES = Envelope("interfaces")
 
 
 def text_of_caps() -> str:
@@ -229,20 +224,15 @@ def has_features(root: Union[str, Path]) -> bool:
 
 
 class Capabilities(Task):
-    """Keeps the files as the host is configured."""
+    """Keeps the file as the host is configured."""
 
     name = "capabilities"
     every_s = CAPS_S
 
     def run(self, turn: Turn) -> Result:
-        """Write or remove the files. Raises Problem where that is not possible."""
+        """Write or remove the file. Raises Problem where that is not possible."""
         has = has_features(self.root)
         _keep(under(self.root, CAPS_JSON), text_of_caps() if has else None)
-        wanted = None
-        if marker_mode(Path(self.root)) is not None:
-            found = interfaces_of(HostReader(self.root, self.tools).interfaces())
-            wanted = INTERFACES.text({"interfaces": plain(found)})
-        _keep(under(self.root, INTERFACES_JSON), wanted)
         if has:
             return Result(f"the engine gets {', '.join(FEATURES)}")
         return Result("the engine gets nothing: mode vdsmd and a policy are needed")
@@ -250,8 +240,7 @@ class Capabilities(Task):
     def end(self) -> None:
         """As :meth:`Task.end`."""
         if marker_mode(Path(self.root)) is None:
-            for path in (CAPS_JSON, INTERFACES_JSON):
-                _keep(under(self.root, path), None)
+            _keep(under(self.root, CAPS_JSON), None)
 
 
 def _keep(path: Path, text: Optional[str]) -> None:

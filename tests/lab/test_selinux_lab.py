@@ -161,7 +161,7 @@ def lives(host: Host, export: str) -> None:
 
     # The daemon, with all of its tasks.
     said("until ovirt-rdma-host daemon status; do sleep 2; done")
-    said("until [ -e /run/ovirt-rdma/interfaces.json ]; do sleep 2; done")
+    said("until ! ovirt-rdma-host daemon status | grep waits; do sleep 2; done")
     tasks = json.loads(must("daemon", "status", "-o", "json"))["tasks"]
     states = {task["name"]: task["state"] for task in tasks}
     assert {states[name] for name in ("health", "metrics", "capabilities")} == {"ok"}

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 import yaml
 from support.command_line import FACTS
-from support.fakes.fake_hosts import connectx5_roce, soft_roce
+from support.fakes.fake_hosts import connectx3_ib, connectx5_roce, soft_roce
 from support.host.facts_of_everything import EVERYTHING, HCA, PF
 from support.host.rule_cases import sound_server
 
+from ovirt_rdma.cli.host import facts as facts_verb
 from ovirt_rdma.cli.host.facts import head
+from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.devices import (
     Adapter,
@@ -21,6 +23,7 @@ from ovirt_rdma.host.facts.devices import (
     RdmaPort,
 )
 from ovirt_rdma.host.facts.model import Facts, NfsServer
+from ovirt_rdma.host.facts.uses import content_of
 
 SHOWN = FACTS.parent / "facts_of_everything.txt"
 
@@ -170,3 +173,21 @@ def test_only_the_interfaces(call):
 def test_an_nfs_server_is_in_the_overview(server, expected):
     facts = Facts("nas", "6.1.0", 60.0, nfs_server=server)
     assert dict(head(facts)).get("NFS server") == expected
+
+
+def test_what_each_netdev_is_needs_few_tools(call, tmp_path, monkeypatch):
+    """Ansible waits for it in each gathering of facts."""
+    host = connectx3_ib(tmp_path)
+    host.write("/proc/sys/kernel/hostname", "hv1")
+    # A storage server behind a router.
+    host.nfs_mount("10.9.9.9:/data", "/rhev/x", "tcp", address="10.9.9.9")
+    host.route("10.9.9.9", "ib1", "10.0.0.2")
+    reader = HostReader(tmp_path, host.runner)
+    expected = content_of(reader.facts())
+    host.runner.ran.clear()
+    monkeypatch.setattr(facts_verb, "HostReader", lambda root: reader)
+    found = call("facts", "--interfaces", "-o", "json").document
+    assert {name: found[name] for name in expected} == expected
+    roles = {one["name"]: one["roles"] for one in found["interfaces"]}
+    assert (found["host"], roles["ib0"], roles["ib1"]) == ("hv1", [], ["storage"])
+    assert {argv[0] for argv in host.runner.ran} == {"ip"}

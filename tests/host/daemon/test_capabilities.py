@@ -1,26 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Check the files for the hook after_get_caps and for Ansible: when, and their text."""
+"""Check the file for the hook after_get_caps, and the program for Ansible's facts."""
 
 from __future__ import annotations
 
 import json
-import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support.fakes.fake_enablement import Host, rdma_rule
-from support.fakes.fake_hosts import connectx3_ib
 from support.host.daemon_task import TaskRuns
 
-from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.tasks import Capabilities
-from ovirt_rdma.host.facts.uses import content_of
 from ovirt_rdma.host.paths import (
     CAPS_JSON,
     ENABLED,
-    INTERFACES_JSON,
     POLICY_COPY,
     POLICY_JSON,
     under,
@@ -130,47 +126,34 @@ def test_a_folder_in_its_place_is_a_sentence(host):
 # -- the interfaces, for Ansible
 
 
-@pytest.fixture
-def fabric(tmp_path):
-    """A host with an HCA; its root is that of ``host``."""
-    return connectx3_ib(tmp_path)
+FACT = Path(__file__).parents[3] / "host/ansible/ovirt_rdma.fact"
+COMMAND = "/usr/bin/ovirt-rdma-host facts --interfaces -o json"
 
 
-def interfaces(host):
-    path = under(host.root, INTERFACES_JSON)
-    return json.loads(path.read_text()) if path.exists() else None
+def fact(root, command):
+    """Return what the program of Ansible's facts prints below ``root``, where
+    ``command`` is run in place of ours.
+    """
+    text = FACT.read_text()
+    assert text.count(COMMAND) == text.count("/etc/ovirt-rdma/enabled") == 1
+    text = text.replace("/etc/", f"{root}/etc/").replace("-k 2 10", "-k 0.2 0.5")
+    program = root / "ovirt_rdma.fact"
+    program.write_text(text.replace(COMMAND, f"sh -c {shlex.quote(command)}"))
+    program.chmod(0o755)
+    done = subprocess.run([program], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("mode", ["host", "vdsmd"])
-def test_the_interfaces_are_there_while_the_host_is_enabled(host, fabric, mode):
-    run = fabric.runner
-    write(host, run)
-    host.enable(mode)
-    write(host, run)
-    found = interfaces(host)
-    assert list(found) == ["schema_version", "kind", "interfaces"]
-    facts = HostReader(host.root, run).facts()
-    assert found["interfaces"] == content_of(facts)["interfaces"]
-    assert [i["device"] for i in found["interfaces"] if i["name"] == "ib0"] == [
-        "mlx4_0"
-    ]
-    path = under(host.root, INTERFACES_JSON)
-    assert path.stat().st_mode & 0o777 == 0o644
-    inode = path.stat().st_ino
-    write(host, run)
-    assert path.stat().st_ino == inode
-    host.disable()
-    write(host, run)
-    assert interfaces(host) is None
-
-
-def test_a_storage_network_has_its_role_also_behind_a_router(host, fabric):
-    fabric.nfs_mount("10.9.9.9:/data", "/rhev/x", "tcp", address="10.9.9.9")
-    fabric.route("10.9.9.9", "ib1", "10.0.0.2")
+@pytest.mark.parametrize(
+    "command", ["echo no; exit 1", "exec sleep 60", "/nonexistent/ovirt-rdma-host"]
+)
+def test_the_program_for_ansible_prints_it_or_an_empty_object(host, command):
+    assert FACT.stat().st_mode & 0o777 == 0o755
+    assert fact(host.root, "echo true") == {}
     host.enable("host")
-    write(host, fabric.runner)
-    found = {i["name"]: i["roles"] for i in interfaces(host)["interfaces"]}
-    assert (found["ib0"], found["ib1"]) == ([], ["storage"])
+    assert fact(host.root, "echo true") is True
+    assert fact(host.root, command) == {}
 
 
 SETUP = """
@@ -193,44 +176,11 @@ def gathered(folder):
     return json.loads(done.stdout)
 
 
-def test_ansible_gathers_it_without_a_warning(host, fabric):
+def test_ansible_gathers_it_without_a_warning(host):
     pytest.importorskip("ansible.modules.setup")
-    host.enable("host")
-    fact(host.root)
-    result = gathered(host.root)
-    assert result["ansible_facts"]["ansible_local"] == {"ovirt_rdma": {}}
-    assert "warnings" not in result
-    write(host, fabric.runner)
-    result = gathered(host.root)
-    assert result["ansible_facts"]["ansible_local"] == {"ovirt_rdma": interfaces(host)}
-    assert "warnings" not in result
-
-
-FACT = Path(__file__).parents[3] / "host/ansible/ovirt_rdma.fact"
-
-
-def fact(root):
-    """Return what the program of Ansible's facts prints below ``root``."""
-    program = root / "ovirt_rdma.fact"
-    program.write_text(FACT.read_text().replace("file=/run", f"file={root}/run"))
-    program.chmod(0o755)
-    done = subprocess.run([program], capture_output=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (0, b"")
-    return json.loads(done.stdout)
-
-
-def test_the_program_for_ansible_prints_it_or_an_empty_object(host, fabric):
-    assert FACT.stat().st_mode & 0o777 == 0o755
-    assert fact(host.root) == {}
-    host.enable("host")
-    write(host, fabric.runner)
-    assert fact(host.root) == interfaces(host)
-    path = under(host.root, INTERFACES_JSON)
-    path.write_text("")
-    assert fact(host.root) == {}
-    path.unlink()
-    os.mkfifo(path)  # never read
-    assert fact(host.root) == {}
-    path.unlink()
-    path.mkdir()
-    assert fact(host.root) == {}
+    for expected in ({}, {"interfaces": []}):
+        fact(host.root, f"echo {shlex.quote(json.dumps(expected))}")
+        result = gathered(host.root)
+        assert result["ansible_facts"]["ansible_local"] == {"ovirt_rdma": expected}
+        assert "warnings" not in result
+        host.enable("host")
