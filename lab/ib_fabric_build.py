@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Build the InfiniBand fabric's kernel module (lab/ib_fabric/), once per content.
+"""Build kernel modules of the lab (lab/ib_fabric/, lab/rxe_carrier/), once per content.
 
 It is built on the machine, because a compiler is some ten times slower in a guest. The
 kernel headers are those of the guest layer; they need not be installed.
@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Optional
 
 from lab.cache import Provision, cache_folder, provisioned
 from lab.problem import LabProblem
@@ -25,15 +26,16 @@ _SETTINGS = ("CC=gcc", "CONFIG_DEBUG_INFO_BTF_MODULES=", "KCFLAGS=-g0")
 _OF_ANOTHER_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
 
 
-def built_module() -> Path:
-    """Return the module for this checkout's guests; build it if necessary.
+def built_module(sources: Optional[Path] = None) -> Path:
+    """Return the module for this checkout's guests; build it if necessary. ``sources``
+    is its folder, with its name; None: the fabric's.
 
     Raises NotProvisioned without a guest layer, and LabProblem with the compiler's
     output if it cannot be built.
     """
-    provision = provisioned()
-    folder = cache_folder() / NAME
-    path = folder / f"{_digest(provision)}.ko"
+    provision, sources = provisioned(), sources or SOURCES
+    folder = cache_folder() / sources.name
+    path = folder / f"{_digest(provision, sources)}.ko"
     if path.exists():
         return path
     folder.mkdir(parents=True, exist_ok=True)
@@ -41,19 +43,23 @@ def built_module() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in parallel
         if not path.exists():
             with tempfile.TemporaryDirectory(dir=folder) as scratch:
-                module, _ = build(provision, Path(scratch) / "source")
+                module, _ = build(provision, Path(scratch) / "source", sources=sources)
                 module.rename(path)
     return path
 
 
-def build(provision: Provision, folder: Path, *settings: str) -> tuple[Path, str]:
+def build(
+    provision: Provision, folder: Path, *settings: str, sources: Optional[Path] = None
+) -> tuple[Path, str]:
     """Build in the new ``folder``; return the module and the compiler's output.
 
     ``settings`` are for kbuild: ``W=1``. Raises LabProblem with the output.
     """
-    shutil.copytree(SOURCES, folder)
-    output = make_modules(provision, folder, f"{NAME}.ko", *_SETTINGS, *settings)
-    return folder / f"{NAME}.ko", output
+    sources = sources or SOURCES
+    shutil.copytree(sources, folder)
+    name = f"{sources.name}.ko"
+    output = make_modules(provision, folder, name, *_SETTINGS, *settings)
+    return folder / name, output
 
 
 def make_modules(provision: Provision, folder: Path, name: str, *settings: str) -> str:
@@ -84,10 +90,10 @@ def make_modules(provision: Provision, folder: Path, name: str, *settings: str) 
     return done.stdout
 
 
-def _digest(provision: Provision) -> str:
+def _digest(provision: Provision, sources: Path) -> str:
     digest = hashlib.sha256(
         "\0".join([provision.key, provision.kernel_release, *_SETTINGS]).encode()
     )
-    for source in sorted(SOURCES.iterdir()):
+    for source in sorted(sources.iterdir()):
         digest.update(f"\0{source.name}\0".encode() + source.read_bytes())
     return digest.hexdigest()[:16]

@@ -57,13 +57,14 @@ class RoceCables:
     addresses = ("10.99.0.1", "10.98.0.1")
 
     def __init__(self, lab: Topology) -> None:
-        self._fabric = SoftRoce()
+        fabric = SoftRoce()
         self._guests = {CLIENT: lab.hypervisor, SERVER: lab.server}
         for guest, address in (
             (lab.server, "10.98.0.1"),
             (lab.hypervisor, "10.98.0.2"),
         ):
-            self._fabric.bring_up(guest, "eth1", [f"{address}/24"])
+            fabric.bring_up(guest, "eth1", [f"{address}/24"])
+            fabric.lose_without_carrier(guest)
 
     def pull(self, end: str, path: int) -> None:
         """Pull one."""
@@ -71,9 +72,7 @@ class RoceCables:
 
     def plug(self, end: str, path: int) -> None:
         """Plug it in again."""
-        guest = self._guests[end]
-        guest.monitor.plug_cable(path)
-        self._fabric.mend(guest, f"eth{path}")
+        self._guests[end].monitor.plug_cable(path)
 
 
 class InfiniBandCables:

@@ -237,11 +237,8 @@ def test_what_an_administrator_does_meanwhile(infiniband: TwoPaths) -> None:
 def test_a_netdev_that_is_renamed(roce: TwoPaths) -> None:
     with roce.mounted():
         with roce.writers() as result:
-            # Linux 6.1 renames no netdev that is up. With 6.12, Soft-RoCE that was down
-            # keeps its old connection for ever, and cannot be removed either.
             rename = (
-                "ip link set {0} name {1} 2> /dev/null || {{ ip link set {0} down; "
-                "ip link set {0} name {1}; ip link set {1} up; }}"
+                "ip link set {0} down; ip link set {0} name {1}; ip link set {1} up"
             )
             roce.said(rename.format("eth1", "storage1"))
             try:
