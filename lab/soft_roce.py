@@ -49,8 +49,8 @@ class SoftRoce:
         if guest.run("uname -r", check=True).stdout.startswith("6.1."):
             return
         module = built_module(_CARRIER).read_bytes()
-        line = f"[ -e /sys/module/{_CARRIER.name} ] || insmod /dev/stdin"
-        guest.run(line, input=module, check=True)
+        line = "cat > /run/{0}.ko; [ -e /sys/module/{0} ] || insmod /run/{0}.ko"
+        guest.run(line.format(_CARRIER.name), input=module, check=True)
 
     def device(self, netdev: str) -> str:
         """Return the RDMA device's name on ``netdev``: rxe0 on eth0."""
