@@ -237,8 +237,11 @@ def test_what_an_administrator_does_meanwhile(infiniband: TwoPaths) -> None:
 def test_a_netdev_that_is_renamed(roce: TwoPaths) -> None:
     with roce.mounted():
         with roce.writers() as result:
+            # Linux 6.1 renames no netdev that is up; with 6.12, Soft-RoCE never comes
+            # back after it was down (lab/rxe_carrier is about the carrier alone).
             rename = (
-                "ip link set {0} down; ip link set {0} name {1}; ip link set {1} up"
+                "ip link set {0} name {1} 2> /dev/null || {{ ip link set {0} down; "
+                "ip link set {0} name {1}; ip link set {1} up; }}"
             )
             roce.said(rename.format("eth1", "storage1"))
             try:
