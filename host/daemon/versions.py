@@ -12,7 +12,7 @@ is unknown, and never the installed version.
 from __future__ import annotations
 
 import os
-import platform
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +101,7 @@ def read_versions(
     process = vdsmd_process(root)
     return Versions(
         add_on=installed,
-        python=platform.python_version(),
+        python=".".join(map(str, sys.version_info[:3])),
         policy=policy.digest if policy else None,
         policy_loaded_at=policy.loaded_at if policy else None,
         vdsmd=_vdsmd(root, process, installed) if process else None,

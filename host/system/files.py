@@ -20,7 +20,6 @@ import fcntl
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
@@ -31,8 +30,7 @@ PUBLIC_MODE = 0o644
 
 # Editors and people do not use this suffix, and it does not end in .conf.
 _SUFFIX = ".ovirt-rdma"
-# The eight characters are tempfile's.
-_UNFINISHED = re.compile(r"\..+\.[a-z0-9_]{8}" + re.escape(_SUFFIX), re.DOTALL)
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}" + re.escape(_SUFFIX), re.DOTALL)
 
 
 class NotDurable(OSError):
@@ -105,7 +103,10 @@ def _make_like(descriptor: int, like: Path) -> None:
 
 def _locked_beside(path: Path) -> tuple[int, Path]:
     while True:
-        descriptor, name = tempfile.mkstemp(_SUFFIX, f".{path.name}.", path.parent)
+        # As tempfile does it, which loads 0.5 MB into each process that writes a file.
+        name = path.with_name(f".{path.name}.{os.urandom(4).hex()}{_SUFFIX}")
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(name, flags, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:  # another process is removing it as unfinished
@@ -114,7 +115,7 @@ def _locked_beside(path: Path) -> tuple[int, Path]:
         except OSError:  # without locks nobody removes unfinished files either
             pass
         if os.fstat(descriptor).st_nlink:
-            return descriptor, Path(name)
+            return descriptor, name
         os.close(descriptor)
 
 
