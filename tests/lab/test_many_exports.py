@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from lab import installed_host
 from lab.fault_site import RULES, Case, FaultSite, definition
 from lab.topology import NETDEV, Topology
 from lab.vdsm_daemon import Outcome
@@ -29,16 +30,12 @@ MOUNT_FAILED = 477
 FOLDER = "/srv/many"
 SILENT = f"10.99.0.77 lladdr 02:00:00:00:00:77 dev {NETDEV}"
 RDMA_CM = "/dev/infiniband/rdma_cm"
-PROBE = rdma_cm_probe.__file__
-# Where each connection that a probe tries leaves a line.
+PROBE = f"{installed_host.LIBRARY}/storage/rdma_cm_probe.py"
+# Where each probe leaves a line.
 PROBES = "/run/probes-that-asked"
 COUNTED = f"""
-_connection = Connection.__init__
-def _counted(self):
-    with open("{PROBES}", "a") as counted:
-        counted.write("one\\n")
-    _connection(self)
-Connection.__init__ = _counted
+with open("{PROBES}", "a") as counted:
+    __name__ == "__main__" and counted.write("one\\n")
 """
 
 
@@ -52,7 +49,8 @@ def whole_site(two_guests: Topology) -> Iterator[FaultSite]:
         folders = f"/nfsroot{FOLDER}/{rule}-{{1..{MANY}}}"
         line = f"mkdir {folders} && chown 36:36 {folders}"
         two_guests.server.run(line, check=True)
-    code = Path(PROBE).read_text().replace("\n\ndef main(", f"{COUNTED}\n\ndef main(")
+    code = Path(rdma_cm_probe.__file__).read_text()
+    code = code.replace("\n\ndef main(", f"{COUNTED}\n\ndef main(")
     count = f"install -m 666 /dev/null {PROBES}; cat > /run/probe.py"
     two_guests.hypervisor.run(count, input=code, check=True)
     made.shell(f"mount --bind /run/probe.py {PROBE}")
