@@ -105,8 +105,8 @@ def _locked_beside(path: Path) -> tuple[int, Path]:
     while True:
         # As tempfile does it, which loads 0.5 MB into each process that writes a file.
         name = path.with_name(f".{path.name}.{os.urandom(4).hex()}{_SUFFIX}")
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(name, flags, 0o600)
+        new = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(name, os.O_WRONLY | new, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:  # another process is removing it as unfinished
