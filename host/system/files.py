@@ -30,7 +30,7 @@ PUBLIC_MODE = 0o644
 
 # Editors and people do not use this suffix, and it does not end in .conf.
 _SUFFIX = ".ovirt-rdma"
-_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}" + re.escape(_SUFFIX), re.DOTALL)
+_UNFINISHED = re.compile(r"\..+\.[a-z0-9_]{8}" + re.escape(_SUFFIX), re.DOTALL)
 
 
 class NotDurable(OSError):
