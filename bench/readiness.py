@@ -92,9 +92,9 @@ def judged(ours: Mapping[int, Sequence[Asked]], rival: Asked) -> Section:
         prefer-rdma: address, route, RDMA port, and whether the server listens, with 2 s
         for each. The host is a folder with one ConnectX-3 HCA of the plans above.
         Each question is a child process with the protocol of our probe: for a dead
-        server it never answers, for the others at once. The fabric is
-        left out, so a real host adds their time. The rival is the same code without
-        its threads. CPU is that of all processes together.""",
+        server it never answers, for the others at once. The fabric is left out, so a
+        real host adds its time. The rival is the same code without its threads. CPU is
+        that of all processes together.""",
         (Table(heads, tuple(rows)),),
         (
             Verdict(

@@ -5,8 +5,8 @@
 A separate program, because a connect without an answer ends late, and a kernel that
 waits for an adapter may not end at all: the parent kills it at the deadline, and vdsmd
 has no thread that hangs. It needs only the standard library, and speaks to the kernel
-itself: include/uapi/rdma/rdma_user_cm.h, the same since its ABI version 4 (Linux
-2.6.18), and drivers/infiniband/core/ucma.c.
+itself: include/uapi/rdma/rdma_user_cm.h, ABI version 4, and
+drivers/infiniband/core/ucma.c.
 
 It prints ``ready`` just before it connects, then one JSON object on one line:
 ``{"verdict": V, "detail": text}``, where V is ``listening``, ``refused``,

@@ -133,10 +133,11 @@ class ShowFacts(HostVerb):
             for address in self.route_to:
                 _refuse_name(address)
             reader = HostReader(context.root)
-            if self.interfaces and not context.output.for_people:
-                facts = reader.interfaces()
-            else:
-                facts = reader.facts(self.route_to, exports=True)
+            facts = (
+                reader.interfaces()
+                if self.interfaces
+                else reader.facts(self.route_to, exports=True)
+            )
         if context.output.for_people:
             fabric = None if self.facts is not None else _fabric(context.root)
             _print(facts, context.output, self.interfaces, fabric)

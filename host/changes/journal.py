@@ -68,6 +68,23 @@ class Listener:
         """Called with a sentence that the operator should know."""
 
 
+class LineListener(Listener):
+    """Gives ``say`` a line for each step at once, because the run may be killed later,
+    and each note.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    def done(self, step_id: str, before: str, after: str) -> None:
+        """As :meth:`Listener.done`."""
+        self._say(f"{step_id}: {before} -> {after}")
+
+    def note(self, sentence: str) -> None:
+        """As :meth:`Listener.note`."""
+        self._say(sentence)
+
+
 @dataclass(frozen=True)
 class Left:
     """``what`` (a property as text) of ``step`` was left unchanged, or the whole step

@@ -170,9 +170,8 @@ class HostReader:
         )
 
     def interfaces(self) -> Facts:
-        """Return the facts that say what each netdev is, and its lasting users.
-
-        Runs ``ip`` once, and once for each storage server.
+        """Return the facts that say what each netdev is, and its users. Runs no tool
+        but ``ip``.
         """
         return self._limited()._interfaces()
 
@@ -189,7 +188,7 @@ class HostReader:
             routes=self._routes((), mounts, sessions, problems),
         )
         uses = read_netdev_uses(
-            self._tree, facts, sessions, problems, connections=False
+            self._tree, facts, sessions, problems, tools=self._tools
         )
         return replace(facts, netdev_uses=uses, problems=tuple(dict.fromkeys(problems)))
 

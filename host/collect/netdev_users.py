@@ -269,20 +269,18 @@ def read_netdev_uses(
     sessions: tuple[StorageSession, ...],
     problems: list[str],
     *,
-    connections: bool = True,
     tools: Optional[Tools] = None,
     unread: Sequence[str] = (),
 ) -> tuple[NetdevUse, ...]:
     """Return the uses, sorted by netdev.
 
     ``facts`` are the other facts of the host, ``sessions`` those of block storage.
-    Without ``connections``: those that last, not those of the present TCP connections.
     With ``tools`` other network namespaces are read. ``unread`` are sentences about
     users that could not be read: they are uses of an unknown netdev.
     """
     paths = NetdevPaths(facts)
     blind = list(unread)
-    established = _established(tree, blind) if connections else []
+    established = _established(tree, blind)
     uses = {
         *_nfs(facts, paths, problems),
         *_networks(facts, paths),

@@ -23,7 +23,6 @@ from ovirt_rdma.host.changes.journal import (
 from ovirt_rdma.host.changes.kinds.netdev import PkeyChild
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
 from ovirt_rdma.host.changes.run import Decided, HostRun, decide_for
-from ovirt_rdma.host.daemon.loop import Note
 from ovirt_rdma.host.errors import Refused
 from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.paths import DAEMON_UNIT
@@ -138,7 +137,7 @@ class ChildrenRun(HostRun):
         self,
         root: Union[str, Path],
         run: Optional[Runner],
-        effects: HostEffects,
+        effects: Optional[HostEffects],
         policy: StoredPolicy,
         *,
         listener: Listener,
@@ -238,18 +237,3 @@ class ChildrenRun(HostRun):
             return refused.one_line
         left = [f"{left.what}: {left.why}" for left in result.left]
         return "; ".join(left) if left or result.outcome == DONE else result.sentence
-
-
-class Journal(Listener):
-    """Gives what a run did, and its notes, to ``write``."""
-
-    def __init__(self, write: Note) -> None:
-        self._write = write
-
-    def done(self, step_id: str, before: str, after: str) -> None:
-        """As :meth:`Listener.done`."""
-        self._write(f"{step_id}: {before} -> {after}")
-
-    def note(self, sentence: str) -> None:
-        """As :meth:`Listener.note`."""
-        self._write(sentence)

@@ -14,7 +14,6 @@ reads the capabilities again.
 
 from __future__ import annotations
 
-import importlib
 import math
 import threading
 import time
@@ -29,12 +28,7 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import Note, Result, Task, Turn
 from ovirt_rdma.host.enablement.state import MODE_VDSMD, marker_mode
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.paths import (
-    CAPS_JSON,
-    DAEMON_UNIT,
-    POLICY_JSON,
-    under,
-)
+from ovirt_rdma.host.paths import CAPS_JSON, DAEMON_UNIT, POLICY_JSON, under
 from ovirt_rdma.host.policy.block import BlockPolicy
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import StoredPolicy, in_force, read
@@ -53,7 +47,7 @@ from ovirt_rdma.host.system.tree import seconds_after_boot
 
 if TYPE_CHECKING:
     from ovirt_rdma.host.changes.kinds.registry import HostEffects
-    from ovirt_rdma.host.daemon.partitions import ChildrenRun, Difference
+    from ovirt_rdma.host.daemon.partitions import Difference
 
 BOOT_S = 60.0
 BOOT_UNIT = "ovirt-rdma-block.service"
@@ -268,7 +262,6 @@ def _present(path: Path) -> Optional[bytes]:
 
 # A failed attempt is repeated after 1, 2, 4, ... polls, but at least this often.
 _SELDOM_POLLS_S = 600
-_PARTITIONS = "ovirt_rdma.host.daemon.partitions"
 
 
 class FollowPartitions(Task):
@@ -307,7 +300,7 @@ class FollowPartitions(Task):
 
     def prepare(self) -> None:
         """As :meth:`Task.prepare`."""
-        importlib.import_module(_PARTITIONS)
+        from ovirt_rdma.host.daemon import partitions  # noqa: F401, PLC0415
 
     def run(self, turn: Turn) -> Result:
         """Poll once, and make the changes that are needed. Raises LockHeld."""
@@ -329,20 +322,23 @@ class FollowPartitions(Task):
 
     def _poll(self, turn: Turn, stored: StoredPolicy) -> None:
         # Not at the top: rules and changes are 4 MB that most hosts do not need.
-        found = importlib.import_module(_PARTITIONS)
-        run: ChildrenRun = found.ChildrenRun(
+        from ovirt_rdma.host.changes.journal import LineListener  # noqa: PLC0415
+        from ovirt_rdma.host.daemon import partitions  # noqa: PLC0415
+        from ovirt_rdma.host.rules.base import View  # noqa: PLC0415
+
+        run = partitions.ChildrenRun(
             self.root,
             self.tools,
-            self._effects or found.HostEffects(self.root, self.tools),
+            self._effects,
             stored,
-            listener=found.Journal(turn.note),
+            listener=LineListener(turn.note),
             stop=turn.stop,
         )
         if not self._recovered:
             run.recover_own()
             self._recovered = True
         facts = HostReader(self.root, self.tools).partitions()
-        seen: Difference = found.difference(found.View(facts, stored.policy))
+        seen = partitions.difference(View(facts, stored.policy))
         # While the subnet manager writes the table again, a P_Key may be missing for a
         # moment.
         gone, self._gone = self._gone.intersection(seen.gone), frozenset(seen.gone)

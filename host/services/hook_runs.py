@@ -20,7 +20,7 @@ from typing import Callable, Optional, Union
 from ovirt_rdma.host.changes.journal import (
     DONE,
     HOOK,
-    Listener,
+    LineListener,
     Run,
     RunResult,
     open_run,
@@ -56,23 +56,6 @@ TOOL_TIMEOUT_S = 5.0
 Say = Callable[[str], None]
 
 
-class _Log(Listener):
-    """Reports a run to the host's log: each step at once, because the run may be killed
-    later.
-    """
-
-    def __init__(self, say: Say) -> None:
-        self._say = say
-
-    def done(self, step_id: str, before: str, after: str) -> None:
-        """Log the step."""
-        self._say(f"{step_id}: {before} -> {after}")
-
-    def note(self, sentence: str) -> None:
-        """Log the sentence."""
-        self._say(sentence)
-
-
 class HookRun(HostRun):
     """A run of the hook ``by`` on the host below ``root``. ``say`` gets lines for the
     host's log. ``run`` runs tools, by default with TOOL_TIMEOUT_S on this host, and not
@@ -93,7 +76,7 @@ class HookRun(HostRun):
         if run is None and Path(root) == Path("/"):
             run = partial(run_command, timeout_s=TOOL_TIMEOUT_S)
         effects = effects or HostEffects(root, run, activates=False)
-        super().__init__(root, by, _Log(say), run, effects)
+        super().__init__(root, by, LineListener(say), run, effects)
 
     def recover(self, *, even_in_use: bool = False) -> Optional[RunResult]:
         """As :meth:`HostRun.recover`, as far as a hook may: a rollback may take down

@@ -64,8 +64,9 @@ PROBE_S = 2.0
 # Children at the same time: a fork of each for hundreds of mounts would take memory.
 AT_ONCE = 32
 BLOCK = 4096
-# A server that is well answers within milliseconds.
-_SOUND_S = 0.1
+# Seconds for AT_ONCE of them to answer one by one, and a tenth of that for each: a
+# server that is well needs milliseconds.
+_SOUND_S = 1.0
 # A killed child is gone at once, unless it waits in the kernel.
 _GONE_S = 0.05
 _MOST_DOMAINS = 20
@@ -262,8 +263,8 @@ class Probes:
         read: bool = False,
         timeout_s: float = PROBE_S,
     ) -> dict[str, Answer]:
-        """Return the answer for each mount point, within ``timeout_s`` seconds for
-        each AT_ONCE of them.
+        """Return the answer for each mount point, within ``timeout_s`` and _SOUND_S
+        seconds for each AT_ONCE of them.
         """
         stuck = self._stuck()
         answers = {
@@ -290,7 +291,7 @@ class Probes:
     ) -> dict[str, Answer]:
         answers: dict[str, Answer] = {}
         children: dict[str, Child] = {}
-        patience = _SOUND_S
+        until = time.monotonic() + _SOUND_S
         try:
             for place, read in questions:
                 try:
@@ -300,8 +301,8 @@ class Probes:
                     answers[place] = Answer(problem=why)
                     continue
                 # While all is well, there is one child at a time: each takes memory.
-                _gather({place: child}, patience, time.monotonic)
-                patience = patience if child.closed else 0.0
+                patience = min(_SOUND_S / 10, until - time.monotonic())
+                _gather({place: child}, max(0.0, patience), time.monotonic)
             _gather(children, timeout_s, self._clock)
         finally:
             self._end(children)

@@ -60,7 +60,8 @@ Ask = Callable[[Sequence[str], int], Mapping[str, str]]
 
 
 def ask_rdma(addresses: Sequence[str], port: int) -> dict[str, str]:
-    """Return "" for each address that accepts RDMA connections. Takes ANSWER_S at most.
+    """Return "" for each address that accepts RDMA connections. Takes ANSWER_S, and a
+    tenth of a second for each that does not answer at once.
 
     A refusal is none: where two ports of a Linux server are in one network, one answers
     for the other's address (arp_ignore), and its RDMA CM then refuses.

@@ -182,6 +182,9 @@ def test_what_each_netdev_is_needs_few_tools(call, tmp_path, monkeypatch):
     # A storage server behind a router.
     host.nfs_mount("10.9.9.9:/data", "/rhev/x", "tcp", address="10.9.9.9")
     host.route("10.9.9.9", "ib1", "10.0.0.2")
+    # A VM that migrates.
+    host.tcp_connections(("10.0.0.2", 16514, "10.0.0.6", 50000))
+    host.tcp_connections(("10.0.0.2", 49152, "10.0.0.6", 7))
     reader = HostReader(tmp_path, host.runner)
     expected = content_of(reader.facts())
     host.runner.ran.clear()
@@ -189,5 +192,6 @@ def test_what_each_netdev_is_needs_few_tools(call, tmp_path, monkeypatch):
     found = call("facts", "--interfaces", "-o", "json").document
     assert {name: found[name] for name in expected} == expected
     roles = {one["name"]: one["roles"] for one in found["interfaces"]}
-    assert (found["host"], roles["ib0"], roles["ib1"]) == ("hv1", [], ["storage"])
+    assert (roles["ib0"], roles["ib1"]) == (["migration"], ["storage"])
+    assert found["host"] == "hv1"
     assert {argv[0] for argv in host.runner.ran} == {"ip"}

@@ -46,15 +46,13 @@ NETDEVS = (
 )
 
 
-def uses(host: FakeRoot, connections=True, tools=None, **facts):
+def uses(host: FakeRoot, tools=None, **facts):
     problems: list[str] = []
     known = {"netdevs": NETDEVS, **facts}
     tree = FileTree(host.path)
     sessions = read_storage_sessions(tree, problems)
     facts = Facts("hv1", "6.1", 1.0, **known)
-    found = read_netdev_uses(
-        tree, facts, sessions, problems, connections=connections, tools=tools
-    )
+    found = read_netdev_uses(tree, facts, sessions, problems, tools=tools)
     return found, problems
 
 
@@ -309,13 +307,6 @@ def test_a_migration_that_runs(host, control, memory):
         NetdevUse("eth0", "migration", "a VM, with 192.0.2.6"),
         NetdevUse("ib0", "migration", "a VM, with 10.0.0.6"),
     )
-
-
-def test_only_what_lasts(host):
-    host.tcp_connections(("10.0.0.2", 54321, "10.0.0.9", 4000))
-    mounts = (mount("10.1.7.7"),)
-    found, _ = uses(host, connections=False, nfs_mounts=mounts)
-    assert found == (NetdevUse("ib0.8001", "nfs", NFS),)
 
 
 def test_libvirt_on_the_host_itself_is_no_migration(host):
