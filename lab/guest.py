@@ -33,6 +33,7 @@ from lab.command import COMMAND_TIMEOUT, Command, Process, Result
 from lab.disk import make_disk
 from lab.initramfs import initramfs
 from lab.labelled_root import labelled_root
+from lab.layer_program import compile_checkout
 from lab.monitor import Monitor
 from lab.problem import GuestDied, LabProblem
 
@@ -163,6 +164,7 @@ class Guest:
             disk=disk is not None,
             labelled=self._labelled,
         )
+        compile_checkout(provision.layer)
         if self._disk is not None:
             make_disk(self._disk, provision.layer)
         # Without a name, so it cannot be left behind; it exists while it is open.

@@ -19,16 +19,25 @@ class GuestArchive:
         self._content = io.BytesIO()
         self._tar = tarfile.open(fileobj=self._content, mode="w")  # noqa: SIM115
 
-    def add(self, content: bytes, place: str, mode: int = 0o644) -> None:
-        """Add one file; ``place`` is its path in the guest."""
+    def add(
+        self, content: bytes, place: str, mode: int = 0o644, modified: float = 0
+    ) -> None:
+        """Add one file; ``place`` is its path in the guest, ``modified`` its time."""
         member = tarfile.TarInfo(place.lstrip("/"))
-        member.size, member.mode = len(content), mode
+        member.size, member.mode, member.mtime = len(content), mode, modified
         self._tar.addfile(member, io.BytesIO(content))
 
     def add_modules(self, folder: Path, place: str) -> None:
-        """Add the Python modules in and below ``folder`` under ``place``."""
-        for path in sorted(folder.rglob("*.py")):
-            self.add(path.read_bytes(), f"{place}/{path.relative_to(folder)}")
+        """Add the Python modules in and below ``folder`` under ``place``, and what
+        ``lab.layer_program.compile_checkout`` has compiled of them.
+        """
+        for path in sorted((*folder.rglob("*.py"), *folder.rglob("*.pyc"))):
+            self.add(
+                path.read_bytes(),
+                f"{place}/{path.relative_to(folder)}",
+                # A compiled module has the time of its source.
+                modified=path.stat().st_mtime,
+            )
 
     def add_tree(self, folder: Path) -> None:
         """Add all files and symbolic links below ``folder``, as if that were ``/``,

@@ -4,9 +4,18 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+from functools import cache
 from pathlib import Path
 
 from lab.problem import LabProblem
+
+_CHECKOUT = Path(__file__).resolve().parents[1]
+# Whose modules guests import, from the checkout or installed from it.
+_IMPORTED = (
+    *("cli", "engine_sdk_tools", "host", "storage", "vdsm_hooks", "lab"),
+    *("tests/support", "tests/vdsm_double"),
+)
 
 
 def run_from(layer: Path, program: str, name: str, *arguments: str) -> None:
@@ -28,3 +37,18 @@ def run_from(layer: Path, program: str, name: str, *arguments: str) -> None:
     if done.returncode:
         output = (done.stderr or done.stdout).strip()
         raise LabProblem(f"{name} {' '.join(arguments)} failed: {output}")
+
+
+@cache
+def compile_checkout(layer: Path) -> None:
+    """Compile the checkout's modules that are newer than what is compiled of them, for
+    the layer's Python and for .venv's; at most once in a process.
+
+    Packages have them compiled too. A guest does not write what it has compiled, and
+    would need twice the time for each command. Raises LabProblem.
+    """
+    folders = [str(_CHECKOUT / folder) for folder in _IMPORTED]
+    arguments = ("-m", "compileall", "-q", *folders)
+    run_from(layer, "usr/bin/python3", "python3", *arguments)
+    # The guests of another kernel have another Python.
+    subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=False)

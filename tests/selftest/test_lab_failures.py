@@ -68,6 +68,8 @@ def test_commands_that_cannot_start_cost_the_agent_nothing(here: Here) -> None:
 class Hypervisor:
     """Has ``vdsmd`` as stand-in; commands really run, on this machine."""
 
+    systemd = False
+
     def __init__(self, here: Here, vdsmd: str) -> None:
         self._here = here
         self._vdsmd = vdsmd

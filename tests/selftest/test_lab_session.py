@@ -197,4 +197,4 @@ def test_our_commands_on_the_page_of_opensm_still_say_so(tmp_path):
             )
             assert done.stdout.expandtabs() == output, line
             ran.append(line)
-    assert len(ran) == 9
+    assert len(ran) == 8
