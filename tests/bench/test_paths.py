@@ -1,16 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 pytest.importorskip("pyperf", reason="make selftest has it")
 
-from bench import paths_program
-from bench.paths import judged, skipped
+from bench.paths import judged
 from bench.paths_runs import OURS, OUT, RETURN, STOCK, WINDOW_S, Cost, Measured, Writes
 from bench.report import broken_limits
 from lab.two_paths import CLIENT, ENDS, SERVER
@@ -114,45 +109,3 @@ def test_memory_is_that_of_the_largest_window():
     found.costs[True] = Cost((0.1, 0.1), (25e6, 31e6), SLOW)
     (sentence,) = broken_limits([judged(found)])
     assert sentence == "it needs 31.0 MB; promised: under 30.0 MB."
-
-
-def test_without_the_lab_nothing_is_claimed():
-    assert skipped().tables == ()
-    assert "--without-lab" in skipped().left_out
-
-
-def test_processes_are_weighed_with_their_children():
-    """A child that ended meanwhile counts, and so does the memory of one that runs."""
-    busy = "import time\nwhile time.process_time() < 0.3: pass"
-    line = (
-        "import subprocess, sys, time; print(flush=True); sys.stdin.readline();"
-        f"subprocess.run([sys.executable, '-c', {busy!r}]);"
-        "subprocess.run([sys.executable, '-c', 'x = b\"x\" * 60000000; input()'])"
-    )
-    pipe = subprocess.PIPE
-    command = [sys.executable, "-c", line]
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as parent:
-        assert parent.stdin
-        assert parent.stdout
-        parent.stdout.readline()
-        parent.stdin.write(b"\n")
-        parent.stdin.flush()
-        found = paths_program.processes(parent.pid, 2.0, 1)
-        parent.stdin.close()
-    assert 0.2 < found["cpu"][0] < 2.0
-    assert 60e6 < found["memory"][0] < 200e6
-
-
-def test_a_process_that_is_gone_is_an_error():
-    done = subprocess.Popen(["true"])
-    done.wait()
-    with pytest.raises((FileNotFoundError, ProcessLookupError)):
-        paths_program.processes(done.pid, 0.1, 1)
-
-
-def test_small_things_are_measured(tmp_path, monkeypatch):
-    # Some file systems in memory have it not.
-    monkeypatch.setattr(os, "O_DIRECT", 0)
-    (tmp_path / "file").write_bytes(os.urandom(4096))
-    assert 0 < paths_program.small_rpc(str(tmp_path / "file")) < 1
-    assert 0.001 < paths_program.python_start() < 5
