@@ -10,7 +10,7 @@ import ipaddress
 from typing import Optional
 
 from ovirt_rdma.cli.host.arguments import HostVerb, add_facts
-from ovirt_rdma.cli.host.shown import devices, mounts
+from ovirt_rdma.cli.host.shown import devices
 from ovirt_rdma.cli.host.shown.devices import interfaces, known
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Context, Parser
@@ -176,8 +176,7 @@ def _print(
     output.fields(head(facts))
     for section in (
         *devices.adapters(facts),
-        mounts.cables(facts),
-        mounts.errors(facts),
+        *devices.links(facts),
         *devices.netdevs(facts, fabric),
     ):
         section.show(output)

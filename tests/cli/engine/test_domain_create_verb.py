@@ -86,12 +86,6 @@ def test_a_job_of_the_engine_and_its_end(run, double):
     assert said[-1] == "ovirt-rdma: create domain new: done"
 
 
-def test_without_a_job(run, double):
-    run("--assume-yes", "--no-job")
-
-    assert not any(s.path.startswith("/jobs") for s in double.changes())
-
-
 def test_a_second_run_has_nothing_to_do(run, double):
     run("--assume-yes")
     before = len(double.changes())
@@ -151,22 +145,6 @@ def test_without_a_way_to_hosts_it_says_that_nobody_knows(capsys, double):
     assert "warning: no report from host01, host02, host03" in result.err
 
 
-def test_a_document_says_so_too(capsys, double):
-    words = (*WORDS, "--assume-yes", "-o", "json")
-    document = run_engine(capsys, double, None, *words).document
-
-    assert document["not_verified"] == ["host01", "host02", "host03"]
-    assert [host["mounted"] for host in document["hosts"]] == [None] * 3
-    assert "StorageDomainFailureTimeoutInMinutes" in document["problems"][0]
-
-
-def test_what_is_proven_leaves_nothing_open(run):
-    document = run("--assume-yes", "-o", "json").document
-
-    assert (document["not_verified"], document["problems"]) == ([], [])
-    assert [host["mounted"] for host in document["hosts"]] == [True] * 3
-
-
 def test_a_host_that_cannot_mount_it_is_exit_code_6(capsys, double):
     """Without access to hosts, the engine's events name the host."""
     for host in double.world.hosts.values():
@@ -179,11 +157,3 @@ def test_a_host_that_cannot_mount_it_is_exit_code_6(capsys, double):
         6, "host03 could not mount nfs2.example.com:/exports/new", "rolled back"
     )
     assert names(double) == ["data1", "data2"]
-
-
-def test_dumps_of_hosts_prove_nothing_of_a_new_domain(capsys, double, tmp_path):
-    words = (*WORDS, "--facts-dir", str(tmp_path), "--assume-yes")
-    result = run_engine(capsys, double, None, *words)
-
-    assert result.code == 0
-    assert "host01, host02, host03: the host was not asked" in result.out

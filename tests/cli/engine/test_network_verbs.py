@@ -100,17 +100,6 @@ def test_attach(run, double, network):
     assert "ovirt-rdma: network storage is on 3 of 3 hosts" in said
 
 
-def test_attach_by_a_plan_file(run, double, network, tmp_path):
-    plan = tmp_path / "plan.yaml"
-    plan.write_text("host01: 10.20.0.31/24\nhost02: 10.20.0.32/24\n")
-    words = ("network", "attach", "storage", "--hosts", "host01,host02")
-
-    result = run(*words, "--nic-match", "ib0", "--addresses", str(plan), "-y")
-
-    assert result.code == 0
-    assert double.world.host("host02").nic("ib0").address == "10.20.0.32"
-
-
 def test_attach_again_has_nothing_to_do(run, double, network):
     run(*ATTACH, *SPAN, "--assume-yes")
     before = len(double.changes())
@@ -219,9 +208,3 @@ def test_what_is_no_partition(run, network, pkey):
 
 def test_neither_nic_match_nor_pkey(run, network):
     run(*BY_KIND).refused(2, "neither --nic-match nor --pkey is given")
-
-
-def test_create_takes_the_mtu_of_the_children(run, double, other_names):
-    words = ("network", "create", "backup", "--datacenter", "dc1", "--dry-run")
-    document = run(*words, "--pkey", "vlan=100", "-o", "json").document
-    assert ".8064 of host" in document["because"]

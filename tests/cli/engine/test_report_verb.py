@@ -113,15 +113,6 @@ def test_another_host_on_tcp_is_another_entry(call):
     assert "Seen with it:" not in tcp
 
 
-def test_a_host_without_the_add_on_is_one_entry(call):
-    host = call.world.host("host03")
-    host.addon, host.policy_text, host.hooks, host.rdma_ready = False, None, [], True
-    call("fabric.html")
-    ((_, texts),) = entries()[0].items()
-    assert texts[1].startswith("the command ovirt-rdma-host is missing on host03")
-    assert "the engine lists no hook of ovirt-rdma for the host" in texts
-
-
 def test_the_document_has_its_schema(call):
     call.world.host("host02").reachable = False
     call.world.host("host04").addon = False
@@ -185,11 +176,6 @@ def test_what_is_no_result_is_one_sentence_before_anyone_is_asked(
     refused.refused(1, f"{file} is no result of bench", words)
     assert names() == []
     assert call.double.requests == []
-
-
-def test_both_can_be_made_at_once(call):
-    assert call("a.html", "-o", "json").document["kind"] == "report"
-    assert read_page(Path("a.html").read_bytes()).tag == "html"
 
 
 def test_an_existing_file_is_replaced_only_on_request(call):
