@@ -119,7 +119,7 @@ def test_an_error_has_its_id_exit_code_sentences_and_fix(capsys):
         ("plan --output=json --exit", "arguments-unknown"),
         ("nfs -o json", "verb-unknown"),
         ("apply --confirm-timeout 9 -o json", "usage"),
-        ("nfs check nas -o json", "export-server-missing"),
+        ("nfs check nas -o json", "export-invalid"),
         ("nfs --output json", "verb-unknown"),
     ],
 )

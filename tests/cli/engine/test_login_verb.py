@@ -16,10 +16,9 @@ import threading
 import pytest
 from engine_double import EngineDouble, sample_world
 from engine_double.faults import ServiceUnavailableHtml, Status
-from support.problems import problem
 
 from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.engine_sdk_tools.api.auth import ca_of, same_fingerprint
+from ovirt_rdma.engine_sdk_tools.api.auth import same_fingerprint
 
 pytestmark = pytest.mark.hypervisor
 
@@ -212,15 +211,6 @@ def test_login_and_api_go_through_the_same_proxy(
 
 
 @pytest.mark.usefixtures("no_other_proxy")
-def test_a_proxy_is_not_for_all_addresses(login, pki, proxy, monkeypatch):
-    monkeypatch.setenv("https_proxy", proxy.url)
-    monkeypatch.setenv("no_proxy", "example.com,127.0.0.1")
-    code, _, err = login("--ca-file", str(pki / "ca.pem"))
-    assert code == 0, err
-    assert proxy.asked == []
-
-
-@pytest.mark.usefixtures("no_other_proxy")
 @pytest.mark.parametrize("proxy", [("403 Forbidden",)], indirect=True)
 def test_a_proxy_that_refuses_is_named(login, pki, proxy, monkeypatch):
     monkeypatch.setenv("https_proxy", proxy.url)
@@ -290,11 +280,6 @@ def test_a_ca_that_is_none(login, engine, text):
     code, _, err = login("--fetch-ca")
     assert code == 1
     assert "the engine's CA is invalid" in err
-
-
-def test_a_certificate_that_is_of_no_ca(pki):
-    with problem("engine-ca-invalid"):
-        ca_of((pki / "server.pem").read_text())
 
 
 def test_a_file_that_is_there_is_not_changed(login, engine, pki):

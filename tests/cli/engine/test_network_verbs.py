@@ -186,25 +186,8 @@ def test_a_network_finds_the_child_of_its_partition(run, double, other_names, pk
     assert double.world.host("host03").nic("ibs2f0.8064").address == "10.20.0.13"
 
 
-def test_a_host_without_such_a_nic_is_named_with_its_nics(run, double, other_names):
-    host = double.world.host("host02")
-    host.nics = [nic for nic in host.nics if nic.name != "ibp65s0.8064"]
-    run(*BY_KIND, "--pkey", "vlan=100", "--assume-yes").refused(
-        3, "host02: 'pkey_vlan=100' matches no NIC (eth0, ibp65s0)"
-    )
-    assert double.changes() == []
-    # Both options together.
-    run(*BY_KIND, "--pkey", "0x8064", "--nic-match", "port=2").refused(
-        3, "host01: 'port=2,pkey=0x8064' matches no NIC (eth0, ib0"
-    )
-
-
 @pytest.mark.parametrize(
     "pkey", ["8064", "0x8000", "vlan=0", "vlan=4095", "vlan=x", "backup"]
 )
 def test_what_is_no_partition(run, network, pkey):
     run(*BY_KIND, "--pkey", pkey).refused(2, repr(pkey), "is neither a P_Key")
-
-
-def test_neither_nic_match_nor_pkey(run, network):
-    run(*BY_KIND).refused(2, "neither --nic-match nor --pkey is given")

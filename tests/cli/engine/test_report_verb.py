@@ -18,7 +18,6 @@ from support.engine.report_site import site
 from support.storage.benchmarks import benchmark
 
 from ovirt_rdma.cli.engine import session
-from ovirt_rdma.host.facts.model import to_json
 from ovirt_rdma.host.system import files
 from ovirt_rdma.storage.benchmark.model import as_document
 from ovirt_rdma.storage.benchmark.verdict import verdict
@@ -102,15 +101,6 @@ def test_a_dead_port_is_one_entry_with_all_that_follows(call):
         assert words in below
     # The cells of rules, ports, servers, data1 and data2 lead to it.
     assert links == [id] * 5
-
-
-def test_another_host_on_tcp_is_another_entry(call):
-    host = call.world.host("host04")
-    host.mounts[next(iter(host.mounts))] = "tcp"
-    call("fabric.html")
-    (_, port), (_, tcp) = sorted(entries()[0].items(), key=lambda one: one[1][0])
-    assert ("host03" in port[0], "host04" in tcp[0]) == (True, True)
-    assert "Seen with it:" not in tcp
 
 
 def test_the_document_has_its_schema(call):
@@ -261,15 +251,6 @@ def test_a_file_that_came_meanwhile_is_not_replaced(call):
     assert names() == ["a.html"]
 
 
-def test_the_mode_follows_the_umask(call):
-    before = os.umask(0o027)
-    try:
-        call("a.html")
-    finally:
-        os.umask(before)
-    assert Path("a.html").stat().st_mode & 0o777 == 0o640
-
-
 def test_the_portal_gets_its_data_readable_for_root_alone(call):
     assert "p.json is written: " in call("--portal", "p.json").out
     first = json.loads(Path("p.json").read_text())
@@ -299,23 +280,3 @@ def test_without_access_to_hosts_the_report_says_so(call):
     text = read_page(Path("a.html").read_bytes()).text
     assert "The hosts were not asked" in text
     assert "no report from the host" in text
-
-
-def test_dumps_of_other_versions(call, tmp_path):
-    dumps = tmp_path / "dumps"
-    dumps.mkdir()
-    its = call.door.reports(list(call.world.hosts.values()))
-    for name in ("host01", "host02", "host03"):
-        (dumps / f"{name}.facts.json").write_text(to_json(its[name].facts))
-    newer = json.loads((dumps / "host02.facts.json").read_text())
-    newer["schema_version"] = 99
-    (dumps / "host02.facts.json").write_text(json.dumps(newer))
-    (dumps / "host03.facts.json").write_text("{")
-    result = call("a.html", "-o", "json", "--facts-dir", str(dumps), door=None)
-    hosts = {host["name"]: host for host in result.document["hosts"]}
-    assert "99" in hosts["host02"]["problem"]
-    for name in ("host02", "host03", "host04"):
-        assert hosts[name]["devices"] is None
-        assert hosts[name]["problem"]
-        assert hosts[name]["worst"] in ("fail", "unknown")
-    assert "schema version 99" in read_page(Path("a.html").read_bytes()).text

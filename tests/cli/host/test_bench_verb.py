@@ -125,7 +125,7 @@ def test_a_storage_domain_is_refused(bench):
     "words, part",
     [
         ((), "SERVER:/PATH"),
-        (("10.0.0.1",), "has no server before a colon"),
+        (("10.0.0.1",), "is not SERVER:/PATH"),
         ((EXPORT, "--nfs-version", "5"), "'5' is none of 3, 4.0, 4.1, 4.2"),
         ((EXPORT, "--nconnect", "17"), "'17' is not a number from 1 to 16"),
         ((EXPORT, "--seconds", "0"), "'0' is not a number from 1 to 60"),

@@ -161,13 +161,6 @@ def test_a_stale_state_says_nothing(host):
     assert "is not running" in result.out
 
 
-def test_no_mount_has_paths(host):
-    keep(host.root)
-    result = host("nfs", "paths")
-    assert (result.code, result.out) == (3, "No mount on this host has paths.\n")
-    assert host("nfs", "paths", "--allow-none").code == 0
-
-
 def looked(monkeypatch, *exports):
     mounts = tuple(MountHealth(e, f"/mnt{e}", "rdma", "4.2", "ok") for e in exports)
 
