@@ -12,8 +12,7 @@ import pytest
 from support.command_line import run
 from support.host.changes_wanted import MODES, modes
 
-from ovirt_rdma.cli.host import plan
-from ovirt_rdma.cli.host.shown import runs
+from ovirt_rdma.cli.host import plan, runs
 from ovirt_rdma.host.changes.journal import Journal, Listener
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.paths import JOURNAL, under

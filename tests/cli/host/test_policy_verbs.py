@@ -413,30 +413,6 @@ def test_a_dry_run_of_load_shows_the_same(mounted):
 
 
 @pytest.mark.parametrize(
-    ("policy", "shown"),
-    [
-        (MOUNTED.replace("require-rdma", "prefer-rdma"), "prefer-rdma by rule 's"),
-        (
-            MOUNTED.replace("require-rdma", "require-rdma, port: 20050"),
-            ", port 20049 -> require-rdma by rule 'storage', port 20050",
-        ),
-        (
-            MOUNTED.replace(
-                "- {name: s", "- {server: 10.0.0.0/24, transport: tcp}\n    - {name: s"
-            ),
-            "-> tcp by rule 1",
-        ),
-    ],
-)
-def test_so_it_is_with_another_rule(mounted, policy, shown):
-    before = mounted.stored()
-    result = mounted(policy=policy)
-    assert result.code == 4
-    assert shown in result.err
-    assert mounted.stored() == before
-
-
-@pytest.mark.parametrize(
     "policy",
     [
         MOUNTED.replace("nas9", "nas8"),  # of no mount

@@ -17,7 +17,7 @@ import pytest
 from support.command_line import COMMAND, run
 from support.fakes.fake_hosts import soft_roce
 
-from ovirt_rdma.cli.host.shown.mounts import rows
+from ovirt_rdma.cli.host.mounts import rows
 from ovirt_rdma.host.facts.statistics import (
     MountStatistics,
     OperationStatistics,
