@@ -5,7 +5,6 @@ from unittest import mock
 
 import pytest
 from engine_double import EngineDouble, sample_world
-from engine_double.faults import Conflict
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 
@@ -77,15 +76,6 @@ def test_nobody_to_ask_is_a_refusal(run, double):
     assert double.changes() == []
 
 
-def test_a_job_of_the_engine_and_its_end(run, double):
-    run("--assume-yes")
-
-    seen = [(s.method, s.path.split("/")[1]) for s in double.changes()]
-    assert seen[0] == ("POST", "jobs")
-    said = [e.description for e in double.world.log.events]
-    assert said[-1] == "ovirt-rdma: create domain new: done"
-
-
 def test_a_second_run_has_nothing_to_do(run, double):
     run("--assume-yes")
     before = len(double.changes())
@@ -106,33 +96,12 @@ def test_checks_that_fail_are_a_line_each(run, double):
     assert names(double) == ["data1", "data2"]
 
 
-def test_what_failed_is_taken_back(run, double):
-    double.fail_next("POST", "/datacenters/", Conflict("Cannot attach Storage."))
-
-    result = run("--assume-yes")
-
-    result.refused(6, "Cannot attach Storage", "rolled back: removing the domain new")
-    assert names(double) == ["data1", "data2"]
-    failed = [
-        e
-        for e in double.world.log.events
-        if "create domain new failed" in (e.description or "")
-    ]
-    assert failed[0].severity == "error"
-
-
 def test_ctrl_c_says_how_to_go_on(run, double):
     with mock.patch.object(automation, "create_domain", side_effect=KeyboardInterrupt):
         result = run("--assume-yes")
 
     assert result.code == 130
     assert "was interrupted; repeat it to continue" in result.err
-
-
-def test_a_wrong_data_center_gets_the_nearest(capsys, double):
-    words = [*WORDS[:-1], "dc2"]
-    result = run_engine(capsys, double, None, *words, "--dry-run")
-    result.refused(2, "there is no data center 'dc2'", "dc1")
 
 
 def test_without_a_way_to_hosts_it_says_that_nobody_knows(capsys, double):

@@ -59,20 +59,6 @@ def test_create_dry_run(run, double):
     assert double.changes() == []
 
 
-def test_create_again_has_nothing_to_do(run, double, network):
-    result = run(*CREATE)
-
-    assert result.code == 0
-    assert "nothing to do" in result.out
-    assert double.changes() == []
-
-
-def test_create_refuses_what_a_host_cannot(run, double):
-    run(*CREATE, "--mtu", "9000", "--assume-yes").refused(
-        3, "host01, ", "host03", ": ib0 can have an MTU of at most 4092, not 9000"
-    )
-
-
 def test_attach_dry_run_shows_the_table(run, double, network):
     result = run(*ATTACH, *SPAN, "--dry-run")
 
