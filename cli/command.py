@@ -81,29 +81,29 @@ def run_command(
 
 def _guarded(program: str, output: Output, run: Callable[[], int]) -> int:
     try:
-        try:
-            code = run()
-        except ModuleNotFoundError as error:
-            raise _lacking(program, error) from error
+        code = run()
         output.flush()
         return code
-    except Problem as problem:
-        content = output.problem(program, problem)
-        output.error(problem.id, problem.exit_code, content)
-        return problem.exit_code
     except KeyboardInterrupt as interrupt:
         if output.unchanged:
             output.message(NOTHING_CHANGED)
         return getattr(interrupt, "code", ExitCode.INTERRUPTED)
     except Exception as error:  # noqa: BLE001  (the last resort: a bug of ours)
-        _report_bug(program, error, output)
-        return ExitCode.FAILED
+        problem = error if isinstance(error, Problem) else _lacking(program, error)
+        if problem is None:
+            _report_bug(program, error, output)
+            return ExitCode.FAILED
+        content = output.problem(program, problem)
+        output.error(problem.id, problem.exit_code, content)
+        return problem.exit_code
 
 
-def _lacking(program: str, error: ModuleNotFoundError) -> Exception:
-    package = _PACKAGES.get((error.name or "").partition(".")[0])
+def _lacking(program: str, error: Exception) -> Optional[Problem]:
+    """Return the problem if a package is not installed; None for a bug of ours."""
+    missing = (isinstance(error, ModuleNotFoundError) and error.name) or ""
+    package = _PACKAGES.get(missing.partition(".")[0])
     if package is None:
-        return error
+        return None
     return Problem(
         "python-package-missing",
         f"{package[0]} is not installed; {program} needs it for this",

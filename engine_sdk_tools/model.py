@@ -36,13 +36,9 @@ class _Objections(Problem):
     kind = ""
 
     def __init__(self, sentences: Sequence[str], fix: str = "") -> None:
-        super().__init__(self.kind, "\n".join(merged(sentences)), fix)
+        reasons = (text for text in sentences if isinstance(text, Sentence))
+        super().__init__(self.kind, "\n".join(merged(sentences)), fix, reasons)
         self.sentences = tuple(sentences)
-
-    @property
-    def reasons(self) -> tuple[Sentence, ...]:
-        """The sentences that have an id."""
-        return tuple(text for text in self.sentences if isinstance(text, Sentence))
 
 
 class ChecksFailed(_Objections):

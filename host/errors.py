@@ -106,20 +106,19 @@ class Problem(Exception):
 
     ``id`` is stable, as in Sentence. ``str(problem)`` is the whole message, one
     sentence or several lines of one sentence each; ``fix`` is the hint printed after
-    ``fix:``. The commands print both and exit with ``exit_code``.
+    ``fix:``. The commands print both and exit with ``exit_code``. ``reasons``, where
+    there are several, have ids of their own.
     """
 
     exit_code = 1  # ExitCode.FAILED, without its module
 
-    def __init__(self, id: str, sentence: str, fix: str = "") -> None:
+    def __init__(
+        self, id: str, sentence: str, fix: str = "", reasons: Iterable[Sentence] = ()
+    ) -> None:
         super().__init__(sentence)
         self.id = id
         self.fix = fix
-
-    @property
-    def reasons(self) -> tuple[Sentence, ...]:
-        """The reasons, where there are several: each with its own id."""
-        return ()
+        self.reasons = tuple(reasons)
 
     @property
     def one_line(self) -> str:
@@ -144,10 +143,4 @@ class Refused(Problem):
     def __init__(
         self, id: str, sentence: str, fix: str = "", *, reasons: Sequence[Sentence] = ()
     ) -> None:
-        super().__init__(id, "\n".join([sentence, *reasons]), fix)
-        self._reasons = tuple(reasons)
-
-    @property
-    def reasons(self) -> tuple[Sentence, ...]:
-        """The reasons, each with its own id."""
-        return self._reasons
+        super().__init__(id, "\n".join([sentence, *reasons]), fix, reasons)

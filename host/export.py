@@ -29,7 +29,7 @@ from ovirt_rdma.host.errors import Problem, Sentence
 IpAddress = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 
 
-_FORM = "write it as SERVER:/PATH, an IPv6 address in brackets: [fd00::1]:/PATH"
+_EXPORT = re.compile(r"(?:\[([^\]]+)\]|([^\[:/\s][^:/\s]*)):(/.*)", re.DOTALL)
 
 
 def nfs_check(export: str) -> str:
@@ -38,10 +38,14 @@ def nfs_check(export: str) -> str:
 
 
 class ExportProblem(Problem):
-    """The text is not an export, because ``why`` is true of it."""
+    """The text is not an export."""
 
-    def __init__(self, id: str, text: str, why: str, fix: str = _FORM) -> None:
-        super().__init__(f"export-{id}", f"export {text!r}{why}", fix)
+    def __init__(self, text: str) -> None:
+        fix = "write it as SERVER:/PATH, an IPv6 address in brackets: [fd00::1]:/PATH"
+        server, _, path = text.partition(":/")
+        if _is_ipv6(server):
+            fix = f"write [{server}]:/{path}"
+        super().__init__("export-invalid", f"export {text!r} is not SERVER:/PATH", fix)
 
 
 @dataclass(frozen=True)
@@ -58,15 +62,14 @@ class Export:
     @classmethod
     def parse(cls, text: str) -> Export:
         """Parse ``server:/path`` or ``[v6 address]:/path``. Raises ExportProblem."""
-        server, path = _bracketed(text) if text.startswith("[") else _plain(text)
-        if not path.startswith("/"):
-            why = f": the path {path!r} is not absolute"
-            raise ExportProblem("path-not-absolute", text, why)
-        if any(c < " " or c == "\x7f" for c in text):
-            why = " has a control character in it"
-            raise ExportProblem("control-character", text, why)
-        normal = posixpath.normpath(path)
-        return cls(server, "/" + normal.lstrip("/"))
+        found = _EXPORT.fullmatch(text)
+        if found is None or any(c < " " or c == "\x7f" for c in text):
+            raise ExportProblem(text)
+        bracketed, name, path = found.groups()
+        # An IPv6 address without brackets has colons before that of the path.
+        if not _is_ipv6(bracketed) if bracketed else _is_ipv6(text.partition(":/")[0]):
+            raise ExportProblem(text)
+        return cls(bracketed or name, "/" + posixpath.normpath(path).lstrip("/"))
 
     @classmethod
     def maybe(cls, text: str) -> Optional[Export]:
@@ -97,39 +100,15 @@ class Export:
         return f"{shown}:{self.path}"
 
 
-def _bracketed(text: str) -> tuple[str, str]:
-    """Split ``[address]:path``."""
-    server, closing, rest = text[1:].partition("]")
-    if not closing:
-        raise ExportProblem("bracket-missing", text, " has no closing bracket")
-    if not isinstance(_address(server), ipaddress.IPv6Address):
-        why = f": {server!r} in brackets is not an IPv6 address"
-        raise ExportProblem("address-invalid", text, why)
-    if not rest.startswith(":"):
-        raise ExportProblem("colon-missing", text, " has no colon after the bracket")
-    return server, rest[1:]
-
-
-def _plain(text: str) -> tuple[str, str]:
-    """Split ``server:path``."""
-    # An IPv6 address without brackets has colons before that of the path.
-    server, separator, path = text.partition(":/")
-    if separator and isinstance(_address(server), ipaddress.IPv6Address):
-        why, fix = ": an IPv6 address needs brackets", f"write [{server}]:/{path}"
-        raise ExportProblem("address-unbracketed", text, why, fix)
-    server, colon, path = text.partition(":")
-    if not server or not colon:
-        raise ExportProblem("server-missing", text, " has no server before a colon")
-    if "/" in server or any(c.isspace() for c in server):
-        raise ExportProblem("server-invalid", text, f": {server!r} is not a server")
-    return server, path
-
-
 def _address(text: str) -> Optional[IpAddress]:
     try:
         return ipaddress.ip_address(text)
     except ValueError:
         return None
+
+
+def _is_ipv6(text: str) -> bool:
+    return isinstance(_address(text), ipaddress.IPv6Address)
 
 
 TRANSPORT = "transport"
@@ -198,20 +177,6 @@ class MountOption:
 
 
 @dataclass(frozen=True)
-class Conflict:
-    """Options of one subject that contradict each other; the last one wins."""
-
-    subject: str
-    options: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return (
-            f"{' and '.join(self.options)} contradict each other "
-            f"({self.subject}); mount would silently use {self.options[-1]}"
-        )
-
-
-@dataclass(frozen=True)
 class MountOptions:
     """A list of options in the order written; ``str()`` returns the original text."""
 
@@ -274,14 +239,17 @@ class MountOptions:
         base = self.without(*over.subjects()).normalised()
         return MountOptions(base.items + over.normalised().items)
 
-    def conflicts(self) -> tuple[Conflict, ...]:
-        """Return the subjects that are set more than once, with different values."""
+    def conflicts(self) -> tuple[str, ...]:
+        """Return a clause for each subject that is set more than once, with different
+        values: the last one wins.
+        """
         found: dict[str, list[MountOption]] = {}
         for option in self.items:
             if option.text:
                 found.setdefault(option.subject, []).append(option)
         return tuple(
-            Conflict(subject, tuple(option.text for option in options))
+            f"{' and '.join(option.text for option in options)} contradict each other "
+            f"({subject}); mount would silently use {options[-1].text}"
             for subject, options in found.items()
             if len({option.netid or option.text for option in options}) > 1
         )
@@ -306,16 +274,14 @@ class MountOptions:
         option = self.last(PORT)
         if option is None:
             return None
-        value = option.value or ""
-        # int() raises for thousands of digits.
-        number = value.isascii() and value.isdigit() and len(value) < 10
-        if not number or int(value) > 65535:
+        port = self.number(PORT)
+        if port is None or port > 65535:
             raise OptionsProblem(
                 "mount-option-port-invalid",
                 f"mount option {option.text!r} has no valid port",
                 "give a number from 0 to 65535, as in port=20049",
             )
-        return int(value)
+        return port
 
 
 def is_rdma(netid: Optional[str]) -> bool:

@@ -17,12 +17,10 @@ ENABLED = "/etc/ovirt-rdma/enabled"
 FOLDER_NOTE = "/etc/ovirt-rdma/folder-made"
 # Every change to this host with the value before it; only for root.
 JOURNAL = "/var/lib/ovirt-rdma/journal.json"
-# What fails or warns with this kernel and with the one before.
 # Locked by the run that changes the host.
 RUN_LOCK = "/run/ovirt-rdma/lock"
 # The capabilities that the hook after_get_caps adds.
 CAPS_JSON = "/run/ovirt-rdma/caps.json"
-# What each netdev is, for Ansible.
 # The daemon: its tasks, their last runs and when they are due.
 DAEMON_JSON = "/run/ovirt-rdma/daemon.json"
 # The health of the mounts, as the daemon saw it last.
@@ -97,6 +95,4 @@ RDMA_CM_CONFIG = "/sys/kernel/config/rdma_cm"  # of configfs
 
 def under(root: Union[str, Path], path: str) -> Path:
     """Return the absolute ``path`` below ``root``, which is ``/`` on a real host."""
-    # Imported here, because --help needs the paths too and starts 10 % faster without.
-
     return Path(root) / path.lstrip("/")

@@ -158,7 +158,7 @@ def stock_warnings(options: MountOptions) -> tuple[str, ...]:
     """Return what is wrong with the engine's options for an export that no rule names:
     VDSM passes them to mount unchanged, and mount does not report conflicts.
     """
-    warnings = [str(conflict) for conflict in options.conflicts()]
+    warnings = [*options.conflicts()]
     if options.wants_rdma:
         # nfs(5), retry=: two minutes for a mount in the foreground.
         warnings.append(

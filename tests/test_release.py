@@ -38,11 +38,6 @@ def test_the_checkout():
     assert release.entries[0][0] == release.version
 
 
-@pytest.mark.parametrize("changelog", [CHANGELOG, RELEASED])
-def test_in_agreement(changelog):
-    assert found(changelog=changelog) == []
-
-
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -51,18 +46,8 @@ def test_in_agreement(changelog):
             "the spec has version 1.2.0, host/__init__.py has 1.3.0",
         ),
         (
-            {"spec": SPEC.replace("Version:        1.2.0", "Version:        1.2.1")},
-            "the spec has version 1.2.1, host/__init__.py has 1.2.0",
-        ),
-        (
             {"spec": SPEC.replace("1.2.0-1", "1.1.9-1")},
             "the spec's newest changelog entry is for 1.1.9, the version is 1.2.0",
-        ),
-        (
-            {"changelog": CHANGELOG.replace("2026-03-04", "2026-03-05")},
-            "the versions and days of CHANGELOG.md and of the spec's changelog differ: "
-            "1.1.0 of 2026-03-05, 1.0.0 of 2026-01-31; "
-            "1.1.0 of 2026-03-04, 1.0.0 of 2026-01-31",
         ),
         # Released in CHANGELOG.md, on another day than in the spec.
         (
@@ -71,16 +56,11 @@ def test_in_agreement(changelog):
             "1.2.0 of 2026-05-08, 1.1.0 of 2026-03-04, 1.0.0 of 2026-01-31; "
             "1.2.0 of 2026-05-07, 1.1.0 of 2026-03-04, 1.0.0 of 2026-01-31",
         ),
-        ({"spec": "Version:        1.2.0\n"}, "the spec's changelog has no entry"),
     ],
 )
 def test_contradictions(change, sentence):
+    assert found() == found(changelog=RELEASED) == []
     assert sentence in found(**change)
-
-
-def test_no_version():
-    with pytest.raises(packages.PackageProblem, match="has no version"):
-        found(module="")
 
 
 def test_dist_refuses_a_contradiction(tmp_path):

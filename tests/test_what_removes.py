@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 TOP = Path(__file__).parents[1]
 ROOMS = (
     "Makefile",
@@ -164,25 +162,3 @@ def test_no_tree_is_removed_but_that_of_a_run():
         for function, call in _calls(ast.parse(text))
         if call in TREES
     ] == ["engine_sdk_tools/hosts/ansible_run.py: _remove"] * 2
-
-
-@pytest.mark.parametrize(
-    "name, text, found",
-    [
-        ("a.py", "def f(p):\n    p.unlink()\n", {"f"}),
-        ("a.py", "def f(p):\n    os.remove(p); [].remove(p)\n", {"f"}),
-        ("a.py", "def f(run):\n    run(['umount', '-l'])\n", {"f"}),
-        ("a.py", "def f(names):\n    names.remove(1)\n", set()),
-        ("a.py", "def f(p):\n    rmtree(p)\n", {"f"}),
-        ("a.py", "def f(run):\n    run('a; rm -rf b')\n", {"f"}),
-        ("a.py", 'S = "rm -rf a"\n', {"S"}),
-        ("a.py", "def f():\n    'rm it'\n", set()),
-        ("a.sh", "# rm x\nif a; then rm -rf x; fi\n", {"rm"}),
-        ("a.sh", "trap 'rm -rf x' EXIT\n", {"rm"}),
-        ("a.spec", "    a || rm -f x\n", {"rm"}),
-        ("tmpfiles.d/a.conf", "R /run/x\nd /run/y\n", {"R"}),
-        ("a.service", "[Service]\nRuntimeDirectory=x\n", {"RuntimeDirectory"}),
-    ],
-)
-def test_what_removes_is_seen(name, text, found):
-    assert _removing(name, text) == found

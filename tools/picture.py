@@ -201,7 +201,7 @@ def watch() -> list[str]:
         at = "2026-11-28 12:00:10"
         with (
             mock.patch.object(time, "sleep", work),
-            mock.patch("ovirt_rdma.cli.host.shown.mounts.when", lambda seconds: at),
+            mock.patch("ovirt_rdma.cli.host.mounts.when", lambda seconds: at),
         ):
             lines = shown("watch", "--interval", "10", "--count", "1", "--root", root)
     return [f"$ {PROGRAM} watch --interval 10 --count 1", *lines]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Optional
 
 from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_policy, as_root
 from ovirt_rdma.cli.host.policy import policy_in_question
-from ovirt_rdma.cli.host.shown.runs import BACK, RunReport, ThisHost
+from ovirt_rdma.cli.host.runs import BACK, RunReport, ThisHost
 from ovirt_rdma.cli.output import Output, count, sentences
 from ovirt_rdma.cli.parser import (
     AllowNone,

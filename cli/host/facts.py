@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Run ``facts``: print an overview of the host.
 
-This module has the head of the overview, ``shown`` its tables.
+This module has the head of the overview, ``devices`` its tables.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import ipaddress
 from typing import Optional
 
+from ovirt_rdma.cli.host import devices
 from ovirt_rdma.cli.host.arguments import HostVerb, add_facts
-from ovirt_rdma.cli.host.shown import devices, mounts
-from ovirt_rdma.cli.host.shown.devices import interfaces, known
+from ovirt_rdma.cli.host.devices import interfaces, known
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.host.collect.collector import HostReader
@@ -176,8 +176,7 @@ def _print(
     output.fields(head(facts))
     for section in (
         *devices.adapters(facts),
-        mounts.cables(facts),
-        mounts.errors(facts),
+        *devices.links(facts),
         *devices.netdevs(facts, fabric),
     ):
         section.show(output)

@@ -27,13 +27,13 @@ from ovirt_rdma.cli.host.arguments import (
     add_policy,
     export_of,
 )
-from ovirt_rdma.cli.host.policy import policy_in_question
-from ovirt_rdma.cli.host.shown.mounts import (
+from ovirt_rdma.cli.host.mounts import (
     print_health,
     print_paths,
     print_rows,
     rows,
 )
+from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import (
     AllowNone,

@@ -25,7 +25,7 @@ from ovirt_rdma.cli.host.arguments import (
 )
 from ovirt_rdma.cli.host.check import HostDecision, command, load_decision
 from ovirt_rdma.cli.host.main import PROGRAM
-from ovirt_rdma.cli.host.shown.runs import (
+from ovirt_rdma.cli.host.runs import (
     APPLIED,
     LEFT,
     REFUSED,

@@ -14,7 +14,6 @@ from ovirt_rdma.cli.host.arguments import (
     add_facts,
     add_policy,
 )
-from ovirt_rdma.cli.host.shown.policy import policy_counts, show_parts
 from ovirt_rdma.cli.output import count
 from ovirt_rdma.cli.parser import (
     Approval,
@@ -29,7 +28,12 @@ from ovirt_rdma.host.collect.storage import MOUNTINFO
 from ovirt_rdma.host.errors import NOTHING_CHANGED, ExitCode
 from ovirt_rdma.host.facts.model import load as load_facts
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
-from ovirt_rdma.host.policy.difference import RuleChange, differing_lines, rule_changes
+from ovirt_rdma.host.policy.difference import (
+    RuleChange,
+    differing_lines,
+    rule_changes,
+    said_by,
+)
 from ovirt_rdma.host.policy.forms import Diagnostic, PolicyProblem
 from ovirt_rdma.host.policy.load import PolicyFile, load_policy_file
 from ovirt_rdma.host.policy.model import (
@@ -41,6 +45,22 @@ from ovirt_rdma.host.policy.model import (
 from ovirt_rdma.host.policy.store import in_force, store
 from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.storage.policy_proposal import proposed
+
+
+def policy_counts(policy: Policy) -> str:
+    """Return ``2 NFS rules, 1 interface``; without host settings that are not used."""
+    host = policy.host
+    settings = (
+        (host.interfaces, "interface"),
+        (host.modules, "module"),
+        (host.module_options, "module option"),
+        (host.virtual_functions, "VF rule"),
+        (policy.fabric.partitions, "partition"),
+        (policy.block.srp, "SRP target"),
+        (policy.block.iser, "iSER target"),
+    )
+    used = [count(len(each), noun) for each, noun in settings if each]
+    return ", ".join([count(len(policy.nfs.rules), "NFS rule"), *used])
 
 
 class Check(HostVerb):
@@ -277,7 +297,9 @@ class Show(HostVerb):
             output.line(f"{count(len(rules), 'NFS rule')}{order} ({source}).")
         else:
             output.line(f"No NFS rule: VDSM mounts every export as stock ({source}).")
-        show_parts(policy, output)
+        for line in said_by(policy):
+            if not line.startswith("nfs.rules:"):
+                output.line(line)
         return ExitCode.DONE
 
 

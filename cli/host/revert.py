@@ -12,7 +12,7 @@ from typing import Any, Optional
 
 from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_link_down, as_root
 from ovirt_rdma.cli.host.main import PROGRAM
-from ovirt_rdma.cli.host.shown.runs import (
+from ovirt_rdma.cli.host.runs import (
     BACK,
     LEFT,
     LET_GO,

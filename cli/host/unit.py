@@ -10,9 +10,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Optional
 
+from ovirt_rdma.cli.host import runs
 from ovirt_rdma.cli.host.arguments import UnitVerb, as_root
-from ovirt_rdma.cli.host.shown import runs
-from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost
+from ovirt_rdma.cli.host.runs import RunReport, ThisHost
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.host.changes.boot import restore_netdev

@@ -83,8 +83,7 @@ def read_export(text: str) -> tuple[Optional[Export], list[Sentence]]:
     try:
         export = Export.parse(text)
     except ExportProblem as problem:
-        sentence = f"{problem}; {problem.fix}" if problem.fix else str(problem)
-        return None, [Sentence(problem.id, sentence)]
+        return None, [Sentence(problem.id, f"{problem}; {problem.fix}")]
     return export, list(_unfit(export))
 
 
@@ -136,7 +135,7 @@ def options_for(
     IPv6 address needs ``rdma6``.
     """
     options = MountOptions.parse(asked)
-    problems = [Sentence("mount-options-conflict", str(c)) for c in options.conflicts()]
+    problems = [Sentence("mount-options-conflict", c) for c in options.conflicts()]
     if any(c.isspace() for c in asked):
         sentence = "the mount options contain a blank"
         problems.append(Sentence("mount-options-with-blank", sentence))

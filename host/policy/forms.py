@@ -55,19 +55,14 @@ class PolicyProblem(Problem):
     def __init__(
         self, where: str, errors: tuple[Diagnostic, ...], fix: str = ""
     ) -> None:
-        self._reasons = tuple(error.at(where) for error in errors)
-        super().__init__(self.kind, "\n".join(self._reasons), fix)
+        reasons = [error.at(where) for error in errors]
+        super().__init__(self.kind, "\n".join(reasons), fix, reasons)
         self.errors = errors
 
     @property
     def exit_code(self) -> int:  # type: ignore[override]
         """That of failed checks, or of a failure if a file cannot be read."""
         return 1 if isinstance(self.__cause__, OSError) else 3
-
-    @property
-    def reasons(self) -> tuple[Sentence, ...]:
-        """Each mistake with file, line and key."""
-        return self._reasons
 
 
 def key_text(path: KeyPath) -> str:

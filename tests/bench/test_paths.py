@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 pytest.importorskip("pyperf", reason="make selftest has it")
 
 from bench import paths_program
-from bench.paths import judged, skipped
+from bench.paths import judged
 from bench.paths_runs import OURS, OUT, RETURN, STOCK, WINDOW_S, Cost, Measured, Writes
 from bench.report import broken_limits
 from lab.two_paths import CLIENT, ENDS, SERVER
@@ -117,11 +116,6 @@ def test_memory_is_that_of_the_largest_window():
     assert sentence == "it needs 31.0 MB; promised: under 30.0 MB."
 
 
-def test_without_the_lab_nothing_is_claimed():
-    assert skipped().tables == ()
-    assert "--without-lab" in skipped().left_out
-
-
 def test_processes_are_weighed_with_their_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,18 +147,3 @@ def test_processes_are_weighed_with_their_children(
         parent.stdin.write(b"\n")
     assert 0.3 <= found["cpu"][0] < 2.0
     assert 60e6 < found["memory"][0] < 200e6
-
-
-def test_a_process_that_is_gone_is_an_error():
-    done = subprocess.Popen(["true"])
-    done.wait()
-    with pytest.raises((FileNotFoundError, ProcessLookupError)):
-        paths_program.processes(done.pid, 0.1, 1)
-
-
-def test_small_things_are_measured(tmp_path, monkeypatch):
-    # Some file systems in memory have it not.
-    monkeypatch.setattr(os, "O_DIRECT", 0)
-    (tmp_path / "file").write_bytes(os.urandom(4096))
-    assert 0 < paths_program.small_rpc(str(tmp_path / "file")) < 1
-    assert 0.001 < paths_program.python_start() < 5

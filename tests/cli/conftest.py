@@ -9,8 +9,7 @@ from support.fakes.fake_timers import Timers
 from support.host.changes_wanted import POLICY
 from support.storage.vdsm_fixtures import loaded_vdsm
 
-from ovirt_rdma.cli.host import check
-from ovirt_rdma.cli.host.shown import runs
+from ovirt_rdma.cli.host import check, runs
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.model import to_json as facts_file_of

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Commands, verbs and documentation name the same exit codes.
-
-`make docs` compares the manual pages.
+"""Commands, verbs and documentation name the same exit codes, and with ``-o json`` an
+error is a document on stdout too. `make docs` compares the manual pages.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.command_line import run
 
 from ovirt_rdma.cli.engine import main as engine
 from ovirt_rdma.cli.host import main as host
@@ -20,7 +20,6 @@ from ovirt_rdma.host.errors import (
     NOTHING_CHANGED,
     ExitCode,
     Problem,
-    UsageProblem,
     worst,
 )
 from tools.verbs import verbs
@@ -61,13 +60,6 @@ def test_the_engine_page_has_the_same():
         assert text.startswith(ExitCode(int(number)).sentence)
 
 
-def test_problems_have_them():
-    assert (Problem.exit_code, UsageProblem.exit_code) == (
-        ExitCode.FAILED,
-        ExitCode.USAGE,
-    )
-
-
 @pytest.mark.parametrize("code", ExitCode)
 def test_a_refusal_says_last_that_nothing_was_changed(capsys, monkeypatch, code):
     """Other errors do not: something may have been changed before them."""
@@ -86,16 +78,6 @@ def test_a_refusal_says_last_that_nothing_was_changed(capsys, monkeypatch, code)
         *last,
         "fix: wait",
     ]
-
-
-@pytest.mark.parametrize("form", ["json", "yaml"])
-def test_documents_have_the_number(capsys, tmp_path, form):
-    facts = tmp_path / "facts.json"
-    facts.write_text("{}")
-    code = host.main(["plan", "--facts", str(facts), "-o", form])
-    out = capsys.readouterr().out
-    document = json.loads(out) if form == "json" else yaml.safe_load(out)
-    assert (document["kind"], document["exit_code"], code) == ("error", 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -118,3 +100,50 @@ def test_the_worst_is_by_what_it_means(codes, whole):
 def test_the_order_of_the_worst_has_every_code_of_a_part():
     for code in set(ExitCode) - {ExitCode.INTERRUPTED}:
         assert worst([code]) == code
+
+
+def test_an_error_has_its_id_exit_code_sentences_and_fix(capsys):
+    document = run(capsys, "explain", "NO-SUCH-01", "-o", "json").error(
+        "rule-unknown", 2
+    )
+    assert "NO-SUCH-01" in document["sentences"][0]
+    assert document["fix"]
+    assert document["reasons"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "id"),
+    [
+        ("-o json facts --no-such", "verb-unknown"),
+        ("facts --no-such -ojson", "arguments-unknown"),
+        ("plan --output=json --exit", "arguments-unknown"),
+        ("nfs -o json", "verb-unknown"),
+        ("apply --confirm-timeout 9 -o json", "usage"),
+        ("nfs check nas -o json", "export-invalid"),
+        ("nfs --output json", "verb-unknown"),
+    ],
+)
+def test_a_usage_error_is_a_document_too(capsys, words, id):
+    run(capsys, *words.split()).error(id, 2)
+
+
+def test_a_usage_error_in_yaml(capsys):
+    result = run(capsys, "facts", "--no-such", "-o", "yaml")
+    assert yaml.safe_load(result.out)["id"] == "arguments-unknown"
+
+
+def test_a_bug_is_a_document_too(capsys, monkeypatch):
+    monkeypatch.setattr(status, "read_status", lambda *_: 1 // 0)
+    result = run(capsys, "status", "-o", "json")
+    document = json.loads(result.out)
+    assert (document["id"], result.code) == ("bug", 1)
+    assert "ZeroDivisionError" in document["sentences"][0]
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_a_result_stays_the_only_document(capsys, form, tmp_path):
+    wrong = tmp_path / "policy.yaml"
+    wrong.write_text("nfs: 1\n")
+    result = run(capsys, "policy", "check", str(wrong), "-o", form)
+    assert yaml.safe_load(result.out)["kind"] != "error"
+    assert result.code == 3

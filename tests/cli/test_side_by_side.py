@@ -25,9 +25,8 @@ from support.engine.host_deploy import make_collection
 
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.cli.host import check
+from ovirt_rdma.cli.host import check, runs
 from ovirt_rdma.cli.host.main import main as host_main
-from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from ovirt_rdma.engine_sdk_tools.hosts import ansible_run, deploy_hook

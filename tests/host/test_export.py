@@ -33,39 +33,18 @@ def test_an_export_is_a_server_and_a_normal_path(text, server, path):
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence", "fix"),
+    "text",
     [
-        ("", "export '' has no server before a colon", FORM),
-        ("nas", "export 'nas' has no server before a colon", FORM),
-        ("/x", "export '/x' has no server before a colon", FORM),
-        (":/x", "export ':/x' has no server before a colon", FORM),
-        ("nas:", "export 'nas:': the path '' is not absolute", FORM),
-        (
-            "nas:relative",
-            "export 'nas:relative': the path 'relative' is not absolute",
-            FORM,
-        ),
-        ("[fd00::1]:x", "export '[fd00::1]:x': the path 'x' is not absolute", FORM),
-        ("na s:/x", "export 'na s:/x': 'na s' is not a server", FORM),
-        ("/etc:/x", "export '/etc:/x': '/etc' is not a server", FORM),
-        (
-            "fd00::1:/x",
-            "export 'fd00::1:/x': an IPv6 address needs brackets",
-            "write [fd00::1]:/x",
-        ),
-        ("[fd00::1:/x", "export '[fd00::1:/x' has no closing bracket", FORM),
-        ("[fd00::1]/x", "export '[fd00::1]/x' has no colon after the bracket", FORM),
-        (
-            "[nas]:/x",
-            "export '[nas]:/x': 'nas' in brackets is not an IPv6 address",
-            FORM,
-        ),
-        ("nas:/a\nb", "export 'nas:/a\\nb' has a control character in it", FORM),
+        *("", "nas", "/x", ":/x", "nas:", "nas:relative", "na s:/x", "/etc:/x"),
+        *("fd00::1:/x", "[fd00::1:/x", "[fd00::1]/x", "[fd00::1]:x", "[nas]:/x"),
+        *("[]:/x", "nas:/a\nb", "n\x7fs:/x"),
     ],
 )
-def test_what_is_no_export_gets_a_sentence_and_the_form(text, sentence, fix):
+def test_what_is_no_export_gets_a_sentence_and_the_form(text):
     with pytest.raises(ExportProblem) as caught:
         Export.parse(text)
+    fix = "write [fd00::1]:/x" if text == "fd00::1:/x" else FORM
+    sentence = f"export {text!r} is not SERVER:/PATH"
     assert (str(caught.value), caught.value.fix) == (sentence, fix)
 
 

@@ -130,25 +130,3 @@ def test_redirections_append_and_make_files_for_us_alone(daemon: Daemon) -> None
     assert int(daemon.told()["flags"], 8) & os.O_APPEND
     assert files[2].stat().st_mode & 0o777 == 0o600
     assert files[1].read_text() == "there\n"
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        ["--no-such-option"],
-        ["/no/such/program"],
-        ["-0", "/no/such/file", "/bin/sh"],
-    ],
-)
-def test_what_cannot_be_started_is_1_with_words(
-    daemon: Daemon, words: list[str]
-) -> None:
-    done = daemon.run(*words)
-    assert done.returncode == 1
-    assert done.stderr
-
-
-def test_where_standard_error_is_nowhere_nothing_is_said(daemon: Daemon) -> None:
-    done = daemon.run("-2", "/dev/null", "/no/such/program")
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")

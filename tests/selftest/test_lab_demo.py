@@ -3,19 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab import demo, demo_host, demo_nfs
+from lab import demo_nfs
 from lab.command import Result
 from lab.guest import Guest
 from lab.problem import LabProblem
-from lab.story import Story, speed
-from ovirt_rdma.host.policy.load import parse_policy
+from lab.story import Story
 
 pytestmark = pytest.mark.selftest
 
@@ -38,14 +35,6 @@ def test_a_story_shows_what_it_runs_and_goes_on_counting(capsys):
     story.chapter("Next.")
     assert story.shell("cat here") == "one\ntwo\n"
     assert capsys.readouterr().out == "\n8. Next.\n   $ cat here\n     one\n     two\n"
-
-
-def test_colours_are_shown_and_not_judged(capsys):
-    story = Story(Answering("\x1b[31mFAIL\x1b[0m  X-01\n"))
-    assert story.command("check") == "FAIL  X-01\n"
-    out = capsys.readouterr().out
-    assert "   $ ovirt-rdma-host check\n" in out
-    assert "\x1b[31mFAIL\x1b[0m" in out
 
 
 def test_what_a_terminal_shows_for_a_moment_is_not_told(capsys):
@@ -77,38 +66,6 @@ def test_a_mount_over_another_transport_than_told_ends_the_story(transport, as_t
         story.mounted_over("/mnt/x", transport)
 
 
-@pytest.mark.parametrize(
-    ("told", "wanted"),
-    [
-        ("67108864 bytes (67 MB, 64 MiB) copied, 1.14331 s, 58.7 MB/s\n", 58.7),
-        ("67108864 bytes (67 MB, 64 MiB) copied, 0.5 s, 134 MB/s\n", 134.2),
-        ("64+0 records out\n2000000 bytes (2.0 MB) copied, 2 s, 1.0 MB/s", 1.0),
-        ("1000000 bytes (1.0 MB) copied, 5e-01 s, 2 MB/s", 2.0),
-    ],
-)
-def test_the_speed_is_what_dd_says(told, wanted):
-    assert speed(told) == pytest.approx(wanted, abs=0.05)
-
-
-@pytest.mark.parametrize(
-    "told", ["", "dd: failed to open", "5 bytes copied, 0 s, Infinity B/s"]
-)
-def test_no_speed_is_made_up(told):
-    with pytest.raises(LabProblem, match="the output of dd has no speed"):
-        speed(told)
-
-
-@pytest.mark.parametrize("text", [demo_nfs.POLICY, demo_host.POLICY])
-def test_the_policies_are_in_order(text):
-    assert parse_policy(text, "policy.yaml").warnings == ()
-
-
-def test_a_story_that_fails_is_one_sentence(capsys, monkeypatch):
-    monkeypatch.setattr(demo, "two_guests", _failing)
-    assert demo.main([]) == 1
-    assert "demo: guest server did not boot" in capsys.readouterr().err
-
-
 def test_the_summary_is_six_lines_of_what_was_seen():
     proven = demo_nfs.Proven(31.2, 25.4e6, 3.04, 2.1)
     _, title, *rows = proven.table().splitlines()
@@ -135,9 +92,3 @@ def test_the_tour_says_what_the_summary_says():
         "still tries after 15 s",
     ):
         assert (words in table, words in said) == (True, True), words
-
-
-@contextmanager
-def _failing() -> Iterator[None]:
-    raise LabProblem("guest server did not boot")
-    yield

@@ -3,19 +3,17 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
-from unittest.mock import Mock
 
 import pytest
 
-from lab import fault_run, fault_site
-from lab.fault import ConnectFault, Expected, Fault, Row, WritingFault
-from lab.fault_report import Shown, read_back, report, shortened
-from lab.fault_run import deciding_line, run
+from lab import fault_run
+from lab.fault import ConnectFault, Expected, Row, WritingFault
+from lab.fault_report import Shown, read_back, report
+from lab.fault_run import run
 from lab.fault_site import CASES, Case, FaultSite, Written, policy
 from lab.fault_table import FAULTS
 from lab.problem import LabProblem
@@ -67,72 +65,6 @@ def test_a_report_reads_back() -> None:
     assert "2026-01-02" in text
 
 
-def test_cases_with_one_result_share_a_line_and_no_others() -> None:
-    fault = next(f for f in FAULTS if isinstance(f, WritingFault))
-    rows = [
-        Row(fault.id, case, 0, 0.0, "rdma", f"of {case.rule}-{case.version}", "do")
-        for case in CASES
-    ]
-    rows = [
-        replace(row, writer=f"EIO, after 9.{n} s", seconds=n)
-        for n, row in enumerate(rows)
-    ]
-
-    def lines(some: list[Row]) -> list[str]:
-        text = report([fault], some, "", "")
-        assert len(read_back(text)) == len(CASES)
-        return [
-            line.split(" | ", 1)[1]
-            for line in text.splitlines()
-            if line.startswith(f"| **{fault.id}") or line.startswith("|  |")
-        ]
-
-    tail = "of EXPORT | 1 |"
-    assert lines(rows) == [
-        f"both | 4.2, 3 | 0 | 0.0 to 3.0 | rdma | EIO, after 9.0 to 9.3 s | {tail}"
-    ]
-    assert lines([*rows[:3], replace(rows[3], status=477)]) == [
-        "require-rdma | 4.2, 3 | 0 | 0.0 to 1.0 | rdma | EIO, after 9.0 to 9.1 s | "
-        f"{tail}",
-        f"prefer-rdma | 4.2 | 0 | 2.0 | rdma | EIO, after 9.2 s | {tail}",
-        f"prefer-rdma | 3 | 477 | 3.0 | rdma | EIO, after 9.3 s | {tail}",
-    ]
-    for other in (
-        {"mounted": "tcp"},
-        {"writer": "no error"},
-        {"says": "so"},
-        {"fix": "x"},
-    ):
-        changed = [replace(row, **other) for row in rows[1::2]]
-        assert [line[:12] for line in lines([*rows[::2], *changed])] == [
-            "both | 4.2 |",
-            "both | 3 | 0",
-        ]
-
-
-def cell_of_what_to_do(fault: Fault, row: Row) -> str:
-    text = report([fault], [row], "", "")
-    (line,) = (one for one in text.splitlines() if one.startswith(f"| **{fault.id}"))
-    cell = line.strip(" |").rpartition("| ")[2]
-    return text.partition(f"\n{cell}. ")[2].strip() or cell
-
-
-def test_where_the_log_gives_no_fix_the_document_says_what_to_do() -> None:
-    for fault in FAULTS:
-        row = Row(fault.id, REQUIRE, 0, 1.0, "rdma", "INFO mounted")
-        advice = f"({fault.advice})" if isinstance(fault, WritingFault) else "-"
-        advice = "-" if advice == "(nothing)" else advice
-        assert cell_of_what_to_do(fault, row) == advice
-        assert cell_of_what_to_do(fault, replace(row, fix="do")) == "do"
-
-
-@pytest.mark.parametrize("status, mounted", [(469, "nothing"), (0, "tcp")])
-def test_no_trouble_is_shown_without_what_to_do(status: int, mounted: str) -> None:
-    fault = next(f for f in FAULTS if isinstance(f, ConnectFault))
-    with pytest.raises(ValueError, match="gives no fix"):
-        report([fault], [Row(fault.id, REQUIRE, status, 1.0, mounted)], "", "")
-
-
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_check_of_the_log_can_fail(case: Case) -> None:
     for fault in FAULTS:
@@ -142,47 +74,6 @@ def test_every_check_of_the_log_can_fail(case: Case) -> None:
             assert len(says) > 15, fault.id
             if (expected.status, expected.transport) != (0, "rdma"):
                 assert len(fix) > 10, fault.id
-
-
-def test_a_connect_that_did_not_wait_for_the_port_is_told() -> None:
-    fault = next(f for f in FAULTS if f.id == "port-at-boot")
-    assert isinstance(fault, ConnectFault)
-    line = "INFO nas:/e: mounted over rdma, proven (mountinfo: proto=rdma)"
-    waited = "INFO nas:/e: waited 2.5 s for an RDMA port to come up"
-    late = Outcome([0], 22.0, [waited, line])
-    at_once = Outcome([0], 2.7, [line])
-    for case in CASES:
-        expected = fault.expected(case)
-        assert not [*fault_run._differences(expected, case, late, "rdma", Mock())]
-        wrong = " ".join(
-            fault_run._differences(expected, case, at_once, "rdma", Mock())
-        )
-        assert "2.7 s, not between 15 and 45 s" in wrong
-        assert "vdsm.log does not say 's for an RDMA port to come up'" in wrong
-
-
-def test_names_are_added_once_and_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hosts = tmp_path / "hosts"
-    hosts.write_text("127.0.0.1 localhost\n")
-    monkeypatch.setattr(fault_site, "_HOSTS", str(hosts))
-    monkeypatch.setattr(fault_site, "VdsmDaemon", Mock())
-    lab = Mock()
-
-    def shell(line: str, **keys: Any) -> Any:
-        words = ["sh", "-c", line]
-        text = keys.get("input")
-        return subprocess.run(words, input=text, text=True, check=True, timeout=9)
-
-    lab.hypervisor.run = shell
-    FaultSite(lab)
-    once = hosts.read_text()
-    assert "\n10.99.0.77 absent " in once
-    site = FaultSite(lab)
-    assert hosts.read_text() == once
-    site.close()
-    assert hosts.read_text() == "127.0.0.1 localhost\n"
 
 
 def test_faults_have_names_and_sentences_of_their_own() -> None:
@@ -199,36 +90,6 @@ def test_every_case_has_a_rule_of_its_transport(case: Case) -> None:
             match = rule_for(rules, Export.parse(export))
             assert match is not None, export
             assert match.rule.transport == case.rule
-
-
-@pytest.mark.parametrize(
-    "line, text",
-    [
-        (
-            "ERROR Could not connect to storage server: nas:/srv/a: rule 'x' says"
-            " require-rdma (server is nas, path matches *), but 10.0.0.1 is away",
-            "10.0.0.1 is away",
-        ),
-        (
-            "WARNING nas:/srv/a: FALLING BACK TO TCP, this mount is degraded: why",
-            "why",
-        ),
-        ("INFO nas:/srv/a: mounted over rdma, proven (b)", "mounted over rdma,"),
-        ("", ""),
-    ],
-)
-def test_what_a_line_of_the_log_says(line: str, text: str) -> None:
-    assert shortened(line).startswith(text)
-
-
-def test_the_loudest_last_line_decides_and_gives_the_fix() -> None:
-    log = ["INFO a", "WARNING it is so; fix: do this", "INFO b"]
-    assert deciding_line(log) == ("WARNING it is so", "do this")
-    # VDSM's own line comes last and has no fix.
-    log = ["WARNING it is so; fix: do this", "ERROR failed"]
-    assert deciding_line(log) == ("ERROR failed", "do this")
-    assert deciding_line(["INFO a", "INFO b"]) == ("INFO b", "")
-    assert deciding_line([]) == ("", "")
 
 
 @pytest.fixture(autouse=True)
@@ -277,15 +138,6 @@ class Bed:
         """Nothing is mounted."""
 
 
-@pytest.mark.parametrize("seconds, wrong", [(9.0, False), (11.0, True)])
-def test_a_busy_machine_may_take_as_much_longer_as_all_else_there(
-    seconds: float, wrong: bool
-) -> None:
-    bed = Bed(replace(GOOD, seconds=seconds), None)
-    bed.times_slower = 2.0
-    assert [bool(row.wrong) for row in rows_of(bed)] == [wrong] * 2
-
-
 GOOD = Outcome([477], 2.0, ["ERROR nas:/srv/a: it is dead; fix: wake it"])
 EXPECTED = Expected(477, 5, None, "it is dead", "wake it")
 
@@ -296,22 +148,6 @@ def rows_of(bed: Bed, expected: Expected = EXPECTED, each: bool = False) -> list
     )
     site: FaultSite = bed  # type: ignore[assignment]
     return run(fault, site, (REQUIRE, PREFER))
-
-
-def test_a_fault_begins_once_and_ends_before_all_is_tried_again() -> None:
-    bed = Bed(GOOD, None)
-    rows = rows_of(bed)
-    assert [row.wrong for row in rows] == [(), ()]
-    assert bed.done == [
-        "begin",
-        "connect nas:/srv/require-rdma-4.2",
-        "connect nas:/srv/prefer-rdma-3",
-        "end",
-        "connect nas:/srv/require-rdma-4.2",
-    ]
-    bed.done.clear()
-    rows_of(bed, each=True)
-    assert bed.done.count("begin") == bed.done.count("end") == 2
 
 
 @pytest.mark.parametrize(
@@ -336,12 +172,6 @@ def test_what_is_not_as_expected_is_said(
 ) -> None:
     rows = rows_of(Bed(outcome, transport), expected)
     assert all(says in row.wrong[0] for row in rows), rows
-
-
-def test_nfs_3_may_say_something_else() -> None:
-    expected = replace(EXPECTED, says_v3="it is very dead")
-    rows = rows_of(Bed(GOOD, None), expected)
-    assert [bool(row.wrong) for row in rows] == [False, True]
 
 
 def test_a_fault_ends_even_if_the_lab_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,39 +214,6 @@ def writing(
 
 
 FINE = Outcome([0], 0.1, [])
-
-
-def test_writers_suffer_and_all_takes_data_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    bed = Bed(FINE, "rdma")
-    (row,) = writing(monkeypatch, Written("EIO", 9.04, 7), bed)
-    assert (row.wrong, row.writer) == ((), "EIO, after 9.0 s")
-    order = ["begin", "wait", "end", "until"]
-    assert [what for what in bed.done if what in order] == order
-
-
-def test_a_fault_that_ends_by_itself_lets_writers_go_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    bed = Bed(FINE, "rdma")
-    got = Written(None, 0.3, 80)
-    (row,) = writing(monkeypatch, got, bed, error=None, lasts=0.1)
-    assert (row.wrong, row.writer) == ((), "no error, after 0.3 s")
-    order = ["begin", "end", "stop", "wait"]
-    assert [what for what in bed.done if what in order] == order
-
-
-def test_a_mount_of_a_server_that_forgot_is_made_anew(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    bed = Bed(FINE, "rdma")
-    writing(monkeypatch, Written("EIO", 9.0, 7), bed, forgets=True)
-    end = bed.done.index("end")
-    assert bed.done[end + 1 : end + 3] == [
-        "disconnect nas:/srv/require-rdma-4.2",
-        "connect nas:/srv/require-rdma-4.2",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -17,69 +17,13 @@ from types import SimpleNamespace
 import pytest
 from support.command_line import COMMAND
 
-from lab import record_block_session, record_fabric, record_session, simulated_fabric
-from lab.problem import LabProblem
-from lab.record_session import DOCUMENT, as_markdown
+from lab import record_block_session, record_fabric, simulated_fabric
+from lab.record_session import DOCUMENT
 from ovirt_rdma.cli.host.main import PROGRAM, parser
 from ovirt_rdma.cli.parser import parse
 from tools.verbs import verbs
 
 pytestmark = pytest.mark.selftest
-
-TOLD = """\
-
-1. The state of things.
-   $ cat here
-     one
-
-       two
-   $ ls
-   Somebody says something.
-   $ cat there
-
-2. Next.
-     version: 1
-"""
-PAGE = """\
-## The state of things
-
-```text
-$ cat here
-one
-
-  two
-$ ls
-```
-
-Somebody says something.
-
-```text
-$ cat there
-```
-
-## Next
-
-```text
-version: 1
-```
-"""
-
-
-def test_a_story_as_a_page():
-    assert "\n".join(as_markdown(TOLD.splitlines())) == PAGE
-
-
-def test_where_a_step_fails_the_page_stays(capsys, monkeypatch, tmp_path):
-    def failing() -> str:
-        raise LabProblem("not as expected: it is so")
-
-    page = tmp_path / "session.md"
-    page.write_text("as it was")
-    monkeypatch.setattr(record_session, "DOCUMENT", page)
-    monkeypatch.setattr(record_session, "record", failing)
-    assert record_session.main() == 1
-    assert page.read_text() == "as it was"
-    assert "session: not as expected: it is so" in capsys.readouterr().err
 
 
 def test_the_page_says_when_and_shows_the_whole_way():

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -83,18 +82,6 @@ INDENTED = Mutant(
 )
 
 
-def test_the_lines_are_found_at_any_indentation():
-    changed = mutants.mutated(CODE, INDENTED)
-    assert changed == CODE.replace("< 2", "> 2").replace("        count += 1\n\n", "")
-
-
-@pytest.mark.parametrize(
-    "there", ["return False", "if count <", "count < 2:", "return True\nreturn False"]
-)
-def test_lines_that_are_not_there_exactly_once_as_a_whole(there):
-    assert mutants.mutated(CODE, replace(INDENTED, there=there)) is None
-
-
 @pytest.fixture
 def tree(tmp_path):
     """A product of one file, its tests, and the links of a copied checkout."""
@@ -137,57 +124,3 @@ def test_a_test_that_fails_anyway_kills_nothing(tree):
     every = replace(INDENTED, tests=("test_product.py",))
     with pytest.raises(mutants.ListProblem, match="without a mutant"):
         mutants.check_unmutated(tree, [every])
-
-
-ENTRY = """\
-- id: {id}
-  promise: p
-  file: product.py
-  there: "if count < 2:"
-  instead: "if count {now} 2:"
-  tests: ["test_product.py"]
-"""
-
-
-@pytest.fixture
-def table(tree, monkeypatch):
-    """A list of two mutants, for the product of ``tree``."""
-    path = tree / "mutants.yaml"
-    path.write_text(
-        ENTRY.format(id="wrong", now=">") + ENTRY.format(id="as good", now="<=")
-    )
-    monkeypatch.setattr(mutants, "copies", lambda n: contextlib.nullcontext([tree] * n))
-    return path
-
-
-@pytest.mark.selftest
-@pytest.mark.parametrize(
-    "words, code, last",
-    [
-        ([], 1, "1 of 2 mutants were not killed."),
-        (["--jobs", "1", "wrong"], 0, "All 1 mutants were killed."),
-        (["as good"], 1, "1 of 1 mutants were not killed."),
-    ],
-)
-def test_the_verdict(table, capsys, words, code, last):
-    assert mutants.main(words, table) == code
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[-1] == last
-    assert ("as good in product.py: no test failed" in printed) == bool(code)
-
-
-@pytest.mark.selftest
-def test_a_list_that_cannot_be_used(table, capsys):
-    assert mutants.main(["--list"], table) == 0
-    assert "as good  product.py: p" in capsys.readouterr().out
-    assert mutants.main(["gone"], table) == 2
-    assert "there is no mutant gone" in capsys.readouterr().err
-    table.write_text(ENTRY.format(id="wrong", now=">") * 2)
-    assert mutants.main([], table) == 2
-    assert "two mutants wrong" in capsys.readouterr().err
-    table.write_text("- id: wrong\n  tests: []\n")
-    assert mutants.main([], table) == 2
-    assert "missing" in capsys.readouterr().err
-    table.write_text("- id: wrong: odd\n")
-    assert mutants.main([], table) == 2
-    assert "mutants.yaml: mapping values" in capsys.readouterr().err

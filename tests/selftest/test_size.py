@@ -13,35 +13,6 @@ from tools import size
 pytestmark = pytest.mark.selftest
 
 
-def test_each_room_is_counted():
-    found = size.sizes()
-    assert set(size.ROOMS) <= set(found)
-    for room in size.ROOMS:
-        assert found[room].other > 0 or found[room].code > 0
-    assert found["portal"].other > 500
-    assert found["host"].files > 50
-    assert found["host"].code < found["host"].lines
-
-
-def test_code_is_what_is_no_text_and_no_import():
-    text = """'''What it is.
-
-More.
-'''
-import sys  # a comment
-
-# Why.
-class A:
-    '''Of its own.'''
-
-    def f(self):
-        return (
-            1
-        )
-"""
-    assert size.size_of(text) == size.Size(1, 14, 5, 1)
-
-
 def test_a_walk_names_the_files_that_it_enters():
     done = subprocess.run(
         [sys.executable, "tools/size.py", "--files", "connect"],

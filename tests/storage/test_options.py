@@ -81,7 +81,7 @@ def test_a_comma_in_quotes_does_not_split():
     ],
 )  # fmt: skip
 def test_conflicts(text, sentence):
-    assert [str(conflict) for conflict in parse(text).conflicts()] == [sentence]
+    assert parse(text).conflicts() == (sentence,)
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,13 @@ import contextlib
 import ovirtsdk4
 import pytest
 from engine_double import (
-    AnswerLost,
     EngineDouble,
     SimConnection,
     SimDomain,
     new_id,
     sample_world,
 )
-from engine_double.host_life import begin_activation, stop_responding
+from engine_double.host_life import begin_activation
 from engine_double.jobs import add as add_job
 from engine_double.jobs import jobs_of
 from ovirtsdk4 import types
@@ -199,12 +198,6 @@ def test_interrupted_it_says_which_hosts_are_away_and_keeps_its_task(site, monke
     assert [one.status for one in jobs_of(made.world).values()] == ["finished"]
 
 
-def test_an_answer_that_is_lost(site):
-    made = site()
-    made.double.fail_next("POST", "/activate", AnswerLost())
-    assert made.run(*ROLLING).code == 0
-
-
 def test_all_offenders_are_named(site):
     made = site(hosts=4)
     made.world.host("host01").status = "non_operational"
@@ -261,74 +254,6 @@ def test_a_take_over_that_is_refused_ends_nobodys_task(site, tmp_path, monkeypat
     assert [job.status for job in jobs_of(made.world).values()] == ["started"]
 
 
-def test_without_a_task_it_ends_the_one_of_an_earlier_run(site, monkeypatch):
-    made = site()
-    cut_off(made, monkeypatch)
-    assert made.run(*ROLLING, "--no-job").code == 0
-    assert [job.status for job in jobs_of(made.world).values()] == ["finished"]
-
-
-def test_a_domain_that_is_gone_or_renamed_since_it_was_cut_off(site, monkeypatch):
-    made = site(domains=("data1", "other"))
-    made.world.connection_of("other").address = "nfs2.example.com"
-    for host in made.world.hosts.values():
-        host.mounts["nfs2.example.com:/exports/other"] = host.mounts.pop(
-            "nfs1.example.com:/exports/other"
-        )
-    cut_off(made, monkeypatch)
-    domain = made.world.domain("data1")
-    domain.name = "data1-new"
-    other = ("domain", "convert", "other", "--to", "rdma", "--rolling", "-y")
-    made.run(*other).refused(4, "ovirt-rdma domain convert data1-new --to rdma")
-    row = made.world.connections.pop(domain.connection)
-    del made.world.domains[domain.id]
-    for host in made.world.hosts.values():
-        host.mounts.pop(row.export, None)
-    done = made.run("domain", "revert", "data1", "-y")
-    assert done.code == 0, done
-    assert {host.policy_text for host in made.world.hosts.values()} == {""}
-    assert {host.status for host in made.world.hosts.values()} == {"up"}
-    assert made.run(*other).code == 0
-
-
-def test_a_host_that_is_not_there_is_not_left_out(site):
-    made = site()
-    made.run(*ROLLING, "--without", "host9").refused(3, "--without host9")
-
-
-def test_pinned_machines_are_told_before_the_first_host_goes(site):
-    made = site(hosts=3)
-    there = made.world.host("host03")
-    there.vms, there.pinned_vms = ["vm1", "vm2"], ["vm2"]
-    made.run(*ROLLING).refused(3, "pinned to it: vm2", "--without host03")
-    made.world.cluster("cl1").upgrade_in_progress = True
-    made.run(*ROLLING).refused(3, "cluster cl1 is being upgraded")
-    assert not made.double.changes()
-
-
-def test_the_engines_own_reason_is_shown(site):
-    """The response has none, but the events have."""
-    made = site(hosts=3)
-    there = made.world.host("host02")
-    there.vms, there.unscheduled_vms = ["vm1", "vm2"], ["vm1"]
-    done = made.run(*ROLLING)
-    assert done.code == 6, done
-    assert "HTTP 400" not in done.err
-    assert "cannot be switched to maintenance: not all goes away" in done.err
-    assert "host02 is not evacuated: 1 virtual machine stayed on it" in done.out
-    assert {host.status for host in made.world.hosts.values()} == {"up"}
-
-
-def test_other_domains_of_the_server_hold_the_connection(site):
-    made = site(domains=("data1", "data2"))
-    made.run(*ROLLING).refused(
-        3, "uses one connection for all NFS 4.2 mounts", "convert them together"
-    )
-    both = ("domain", "convert", "data1", "data2", *ROLLING[3:])
-    assert made.run(*both).code == 0
-    assert set(made.transports("nfs1.example.com:/exports/data2")) == {"rdma"}
-
-
 def test_what_cannot_be_converted(site):
     made = site(hosted_engine=True)
     posix = SimConnection(new_id("p"), "posixfs", "nas", "/p", vfs_type="nfs")
@@ -343,14 +268,6 @@ def test_what_cannot_be_converted(site):
     refused = made.run("domain", "convert", "posix1", *words)
     refused.refused(4, "of type posixfs", "create an NFS domain")
     made.run("domain", "convert", "data", *words).refused(2, "did you mean data1?")
-
-
-def test_machines_that_run_on_a_domain_that_goes_down(site):
-    made = site(domains=("data1", "data2"))
-    made.world.domain("data2").running_vms = ["vm1", "vm2"]
-    words = ("domain", "convert", "data2", "--to", "rdma", "-y")
-    made.run(*words).refused(3, "vm1, vm2")
-    assert not made.double.changes()
 
 
 def test_another_run_here_and_elsewhere(site, state_files):
@@ -406,63 +323,6 @@ def test_by_the_engines_options_without_the_add_on(site):
     assert "not proven" not in done.out
     assert set(made.transports()) == {"rdma"}
     made.run(*ROLLING, "--without", "host02").refused(3, "the add-on is not enabled")
-
-
-def test_again_for_a_host_that_was_down_and_a_revert_of_both(site):
-    """The baseline of the first is kept, also if the second fails."""
-    made = site(hosts=3, addon=False)
-    with_the_package(made)
-    there = made.world.host("host02")
-    there.status, there.reachable, there.mounts = "down", False, {}
-    words = (*ROLLING, "--engine-options", "--no-job")
-    assert made.run(*words).code == 0
-    there.status, there.reachable = "up", True
-    there.mounts = {EXPORT: "tcp"}
-    there.vms = there.stuck_vms = ["vm1"]
-    done = made.run(*words)
-    assert "host02 is not evacuated" in " ".join(done.out.split()), done
-    assert made.transports() == ["rdma", "tcp", "rdma"]
-    there.vms = there.stuck_vms = []
-    assert made.run(*words).code == 0
-    assert set(made.transports()) == {"rdma"}
-    done = made.run("domain", "revert", "data1", "-y", "--no-job")
-    assert done.code == 0, done
-    assert set(made.transports()) == {"tcp"}
-    assert not made.world.connection_of("data1").mount_options
-
-
-def test_a_second_one_that_failed_does_not_hide_the_first_from_a_revert(site):
-    made = site(hosts=3)
-    late = made.world.hosts.pop(made.world.host("host03").id)
-    assert made.run(*ROLLING, "--no-job").code == 0
-    made.world.hosts[late.id] = late
-    made.door.fail_push["host03"] = "the disk is full"
-    done = made.run(*ROLLING, "--no-job")
-    assert "the disk is full" in done.out, done
-    assert made.transports() == ["rdma", "rdma", "tcp"]
-    made.door.fail_push.clear()
-    done = made.run("domain", "revert", "data1", "-y", "--no-job")
-    assert done.code == 0, done
-    assert set(made.transports()) == {"tcp"}
-    assert not made.world.connection_of("data1").mount_options
-    assert (
-        "Nothing to do: data1 is as before."
-        in made.run("domain", "revert", "data1", "-y", "--no-job").out
-    )
-
-
-def test_one_of_two_that_were_converted_together_again(site):
-    made = site(domains=("data1", "data2"), hosts=3)
-    late = made.world.hosts.pop(made.world.host("host03").id)
-    both = ("domain", "convert", "data1", "data2", *ROLLING[3:], "--no-job")
-    assert made.run(*both).code == 0
-    made.world.hosts[late.id] = late
-    # Its mounts of data2 are included: they share a baseline.
-    assert made.run("domain", "convert", "data2", *ROLLING[3:], "--no-job").code == 0
-    data2 = EXPORT.replace("data1", "data2")
-    assert set(made.transports()) == set(made.transports(data2)) == {"rdma"}
-    assert made.run("domain", "revert", "data2", "-y", "--no-job").code == 0
-    assert set(made.transports()) == set(made.transports(data2)) == {"tcp"}
 
 
 def degraded(made: Site) -> None:
@@ -577,13 +437,3 @@ def test_after_the_revert_of_a_removed_domain_the_next_command_works(site):
     done = made.run("domain", "revert", "data1", "-y")
     assert done.code == 0, done
     assert "next: ovirt-rdma hosts check" in done.out
-
-
-def test_why_the_status_of_a_domain_is_unknown(site):
-    made = site()
-    stop_responding(made.world, made.world.host("host01"))
-    made.run(*ROLLING).refused(
-        3,
-        "data1 is in an unknown status because data center dc1 is problematic, and "
-        "host01 is non-responsive",
-    )

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from argparse import Namespace
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -17,6 +19,7 @@ from support.engine.engine_door import DoubleDoor
 
 from ovirt_rdma.cli import parser
 from ovirt_rdma.cli.engine import login, session
+from ovirt_rdma.cli.engine import main as engine
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.cli.engine.session import (
     Progress,
@@ -37,31 +40,6 @@ from ovirt_rdma.engine_sdk_tools.model import (
 )
 
 pytestmark = pytest.mark.hypervisor
-
-VERBS = (
-    "login",
-    "domain list",
-    "domain create",
-    "domain convert",
-    "domain revert",
-    "domain heal",
-    "domain verify",
-    "network create",
-    "network attach",
-    "hosts list",
-    "hosts check",
-    "policy push",
-    "policy diff",
-)
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_help_of_each_verb(capsys, verb):
-    shown = run_engine(capsys, None, None, *verb.split(), "--help")
-    assert shown.code == 0
-    for part in ("exit codes:", "examples:", f"ovirt-rdma {verb}", "--engine-url URL"):
-        assert part in shown.out
-    assert "--password " not in shown.out  # never on a command line
 
 
 @pytest.mark.parametrize(
@@ -89,30 +67,6 @@ def test_help_of_each_verb(capsys, verb):
 )
 def test_wrong_words(capsys, words, said):
     run_engine(capsys, None, None, *words.split()).refused(2, said)
-
-
-@pytest.mark.parametrize(
-    ("name", "package"),
-    [
-        ("ovirtsdk4.types", "python3-ovirt-engine-sdk4"),
-        ("pycurl", "python3-pycurl"),
-    ],
-)
-def test_a_package_that_is_lacking_is_named(capsys, monkeypatch, name, package):
-    def lacking(self, context):
-        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-    monkeypatch.setattr(login.Login, "run", lacking)
-    found = run_engine(capsys, None, None, "login")
-    found.refused(1, f"{package} is not installed", f"dnf install {package}")
-
-
-def test_a_module_of_ours_that_is_lacking_is_a_bug(capsys, monkeypatch):
-    def lacking(self, context):
-        raise ModuleNotFoundError("No module named 'x'", name="x")
-
-    monkeypatch.setattr(login.Login, "run", lacking)
-    run_engine(capsys, None, None, "login").refused(1, "this is a bug")
 
 
 def test_what_a_verb_is_given(capsys, monkeypatch):
@@ -207,6 +161,19 @@ def test_the_question_before_a_change(monkeypatch, capsys, answer, goes):
     assert (out, err) == ("", "host01 goes down\nContinue? [y/N] ")
 
 
+def test_long_lines_are_folded_at_words(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    monkeypatch.setattr(parser, "terminal_width", lambda stream: 30)
+    plan = ["host01, host02, host03, one by one: policy", "  host01  10.20.0.11/24"]
+    parser.approve(Namespace(assume_yes=False), Output(), plan)
+    assert capsys.readouterr().err.splitlines() == [
+        "host01, host02, host03, one by",
+        "  one: policy",
+        "  host01  10.20.0.11/24",
+        "Continue? [y/N] ",
+    ]
+
+
 def test_ctrl_c_at_the_question(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(session, "conversion_states", lambda: StateFolder(tmp_path))
     monkeypatch.setattr(Output, "ask", mock.Mock(side_effect=KeyboardInterrupt))
@@ -237,25 +204,6 @@ def test_the_calls_of_a_dry_run(capsys):
         "   </action>",
         "Nothing would be sent to the engine.",
     ]
-
-
-def test_the_calls_as_a_document(capsys):
-    output = Output("json")
-    session.show_calls(output, CALLS, hosts=["h"])
-    output.flush()
-    found = json.loads(capsys.readouterr().out)
-    (call,) = found.pop("calls")
-    assert found == {
-        "schema_version": 1,
-        "kind": "calls",
-        "dry_run": True,
-        "hosts": ["h"],
-    }
-    assert (call["method"], call["path"], call["about"]) == (
-        "POST",
-        "/hosts/7/deactivate",
-        "h",
-    )
 
 
 def a_matrix():
@@ -368,3 +316,24 @@ def test_progress_in_lines_counts_steps_beyond_the_plan(capsys):
         "[1/1] h1: maintenance",
         "[2] h1: activation",
     ]
+
+
+TOP = Path(__file__).parents[3]
+KIND = re.compile(
+    r'(?:output\.document\(\s*|_KIND = |(?:context|heal, output),\s+)"([a-z-]+)"'
+)
+VERBS = re.compile(r'"engine\.(\w+)\.\w+"')
+# docs/host-preparation.md has these verbs.
+OTHERS = {"deploy_hook", "prepare"}
+
+
+def test_every_kind_of_document_is_told():
+    folder = Path(engine.__file__).parent
+    modules = set(VERBS.findall(Path(engine.__file__).read_text()))
+    assert modules >= OTHERS
+    names = {*modules - OTHERS, "session"}
+    text = "".join((folder / f"{name}.py").read_text() for name in names)
+    _, _, section = (TOP / "docs/matrix.md").read_text().partition("## The other ")
+    rows = re.findall(r"^\| (`.+?`) \|", section, re.M)
+    told = {word for row in rows for word in re.findall(r"`([a-z-]+)`", row)}
+    assert told - {"kind"} == set(KIND.findall(text))

@@ -12,6 +12,7 @@ from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 
 from ovirt_rdma.cli.engine import hosts
+from tools.verbs import verbs
 
 pytestmark = pytest.mark.hypervisor
 
@@ -66,3 +67,9 @@ def test_no_secret_is_shown(capsys, monkeypatch, tmp_path, double, log, way):
     shown = result.out + result.err + log.read_text() + sent
     for secret in ("s3cret", "of-the-double"):
         assert secret not in shown
+
+
+def test_no_verb_takes_a_password_on_the_command_line():
+    for name, one in verbs("ovirt-rdma").items():
+        options = {word for each in one.arguments for word in each.option_strings}
+        assert "--password" not in options, name

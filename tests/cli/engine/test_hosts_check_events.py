@@ -93,11 +93,6 @@ def test_without_the_option_there_is_none(site):
     assert not any(seen.changes for seen in site.double.requests)
 
 
-def test_a_good_host_has_no_event(site):
-    result = site("--events")
-    assert (result.code, events(site)) == (0, [])
-
-
 def test_the_same_failure_is_told_once_a_day(site, monkeypatch):
     refuse_vdsm(site)
     assert site("--events").code == 3
@@ -107,21 +102,6 @@ def test_the_same_failure_is_told_once_a_day(site, monkeypatch):
     monkeypatch.setattr(Today, "at", NOON.replace(day=2))
     site("--events")
     assert len(events(site)) == 2
-
-
-def test_another_failure_of_the_host_is_told_at_once(site):
-    refuse_vdsm(site)
-    site("--events")
-    site.world.host("host02").hooks = []
-    site("--events")
-    assert len(events(site)) == 2
-
-
-def test_several_hosts_have_an_event_each(site):
-    refuse_vdsm(site, "host01")
-    refuse_vdsm(site, "host02")
-    site("--events")
-    assert [host for _, host, _ in events(site)] == ["host01", "host02"]
 
 
 def test_an_engine_that_refuses_the_event_does_not_hide_the_table(site):

@@ -16,10 +16,9 @@ import threading
 import pytest
 from engine_double import EngineDouble, sample_world
 from engine_double.faults import ServiceUnavailableHtml, Status
-from support.problems import problem
 
 from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.engine_sdk_tools.api.auth import ca_of, same_fingerprint
+from ovirt_rdma.engine_sdk_tools.api.auth import same_fingerprint
 
 pytestmark = pytest.mark.hypervisor
 
@@ -153,13 +152,6 @@ def test_a_certificate_for_another_name(login, engine, pki):
     assert engine.sso.logins == 0
 
 
-def test_the_name_of_a_ca_file_may_have_any_letters(login, pki, tmp_path):
-    ca_file = tmp_path / "Zürich.pem"
-    ca_file.write_bytes((pki / "ca.pem").read_bytes())
-    code, _, err = login("--ca-file", str(ca_file))
-    assert code == 0, err
-
-
 class Proxy(socketserver.ThreadingTCPServer):
     """A proxy that answers CONNECT with ``status``; ``asked`` are its first lines."""
 
@@ -216,15 +208,6 @@ def test_login_and_api_go_through_the_same_proxy(
     # Login, API and logout.
     assert len(proxy.asked) >= 3
     assert set(proxy.asked) == {f"CONNECT {engine.tls_url.split('/')[2]}"}
-
-
-@pytest.mark.usefixtures("no_other_proxy")
-def test_a_proxy_is_not_for_all_addresses(login, pki, proxy, monkeypatch):
-    monkeypatch.setenv("https_proxy", proxy.url)
-    monkeypatch.setenv("no_proxy", "example.com,127.0.0.1")
-    code, _, err = login("--ca-file", str(pki / "ca.pem"))
-    assert code == 0, err
-    assert proxy.asked == []
 
 
 @pytest.mark.usefixtures("no_other_proxy")
@@ -299,11 +282,6 @@ def test_a_ca_that_is_none(login, engine, text):
     assert "the engine's CA is invalid" in err
 
 
-def test_a_certificate_that_is_of_no_ca(pki):
-    with problem("engine-ca-invalid"):
-        ca_of((pki / "server.pem").read_text())
-
-
 def test_a_file_that_is_there_is_not_changed(login, engine, pki):
     ca = ("--ca-file", str(pki / "ca.pem"))
     login.settings.parent.mkdir()
@@ -345,15 +323,6 @@ def test_a_new_file_of_another_name_has_the_password(login, pki, tmp_path):
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o777 == 0o700
     assert not login.settings.exists()
-
-
-def test_a_folder_that_cannot_be_made_is_one_sentence(login, pki, tmp_path):
-    (tmp_path / "new").touch()
-    words = ("--ca-file", str(pki / "ca.pem"), "--save-password")
-    code, _, err = login(*words, "--config-file", str(tmp_path / "new" / "mine.conf"))
-    assert code == 1
-    assert f"{tmp_path}/new/mine.conf" in err
-    assert "Traceback" not in err and PASSWORD not in err
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,10 @@ from support.command_line import run
 from support.fakes.fake_block import GUID, FakeBlock
 from support.fakes.fake_hosts import connectx3_ib, soft_roce
 from support.fakes.fake_iscsiadm import FakeIscsiadm
-from support.fakes.fake_runner import FakeRunner
 
 from ovirt_rdma.host.block import sessions as sessions_module
 from ovirt_rdma.host.block import sessions as srp_module
-from ovirt_rdma.host.block.sessions import Iser, Srp
-from ovirt_rdma.host.system.commands import CommandTimeout
+from ovirt_rdma.host.block.sessions import Iser
 from ovirt_rdma.host.system.lock import one_run
 
 OTHER = "0002c90300fb1299"
@@ -74,14 +72,6 @@ def test_a_host_without_sessions(host):
     assert result.out == "This host has no session of block storage over RDMA.\n"
 
 
-def test_policy_show_has_the_targets(host):
-    shown = host("policy", "show").out
-    line = f"name array, id_ext {GUID}, ioc_guid {GUID}, dest 10.0.0.1:5555"
-    assert shown.splitlines()[1:] == [f"block.srp: {line}"]
-    (target,) = host("policy", "show", "-o", "json").document["block"]["srp"]
-    assert (target["name"], target["dest"]) == ("array", "10.0.0.1:5555")
-
-
 def test_login_and_what_list_shows_then(host):
     result = host("block", "login")
     assert (result.code, result.err) == (0, "")
@@ -112,19 +102,6 @@ def test_a_second_login_changes_nothing(host):
         "srp 'array' by rxe0/1: was logged in before.\n",
     )
     assert host.fake.written == before
-
-
-def test_the_infiniband_cm_logs_in_by_the_active_port_in_the_partition(infiniband):
-    policy = POLICY.replace(
-        "dest: 10.0.0.1:5555",
-        f"dgid: fe80::2:c903:ab:1, pkey: 0x7fff, service_id: {GUID}",
-    )
-    infiniband.follow(policy)
-    result = infiniband("block", "login")
-    assert result.out == "srp 'array' by mlx4_0/1: logged in.\n"
-    infiniband.follow(policy.replace("0x7fff", "0x8005"))
-    document = infiniband("block", "login", "-o", "json").document
-    assert document["logins"][0]["problems"][0]["id"] == "srp-not-in-partition"
 
 
 def test_the_rdma_cm_logs_in_over_ipoib(infiniband):
@@ -243,19 +220,6 @@ def test_logout_of_all_leaves_the_iser_sessions_of_vdsm(host, iscsi):
     assert iscsi.sessions == {}
 
 
-def test_the_log_of_a_failed_logout_is_that_of_iscsid(host, iscsi, monkeypatch):
-    """The kernel's log says nothing of what iscsid did not do."""
-    host("block", "login")
-
-    def silent(words, options):
-        raise CommandTimeout("no answer within 30 s")
-
-    monkeypatch.setattr(iscsi, "_session", silent)
-    result = host("block", "logout", "far")
-    assert result.code == 1
-    assert "fix: see journalctl -b -u iscsid" in result.err
-
-
 MIX = "overrides {\n a 1\n protocol {\n type x\n }\n}\n"
 
 
@@ -325,13 +289,3 @@ def test_rescan_reports_what_changed(host, monkeypatch):
 def test_another_run_is_waited_for_by_the_user(host, verb):
     with one_run(host.root.path):
         host("block", *verb, "-o", "json").error("host-lock-held", 75)
-
-
-def test_a_module_that_is_not_there(host, monkeypatch):
-    tools = FakeRunner()
-    monkeypatch.setattr(
-        sessions_module, "Srp", lambda top, _: Srp(top, tools, host.fake.write)
-    )
-    result = host("block", "login", "-o", "json")
-    (problem,) = result.document["logins"][0]["problems"]
-    assert (result.code, problem["id"]) == (1, "srp-module-not-loaded")

@@ -120,17 +120,6 @@ def test_disable_leaves_what_apply_did(site):
     assert "storage" in (site.root / FILE[1:]).read_text()
 
 
-def test_another_priority_is_a_new_start_and_revert_goes_back_to_none(site):
-    sm(site, "enable")
-    site.follow(POLICY.replace("14", "9"))
-    assert sm(site, "enable").code == 0
-    assert site.fabric.managers == {OWN: 9}
-    assert site.fabric.calls == ["try-restart", "enable", "try-restart"]
-    assert sm(site, "disable").code == 0
-    assert (settings(site), site.fake.units[UNIT]) == (None, "disabled")
-    assert site.fabric.managers == {}
-
-
 def test_it_takes_over_from_one_that_the_policy_names(site):
     site.fabric.run(OTHER, 5)
     result = sm(site, "enable")
@@ -209,74 +198,66 @@ def test_a_host_is_known_by_its_name_without_guids(site):
         assert sm(site, "enable").code == 0
 
 
-def refuse_missing(site):
+def no_opensm(site):
     (site.root / "usr/sbin/opensm").unlink()
 
 
-def refuse_tools(site):
-    del site.fake.runner.programs["sminfo"]
-
-
-def refuse_unit(site):
+def enabled_unit(site):
     site.fake.unit("opensm.service", "inactive", "enabled")
     site.fabric._systemctl = lambda argv: (
         site.fake._systemctl(argv) if "--value" in argv else site.fake._prepared(argv)
     )
 
 
-def refuse_process(site):
-    run_process(site.fake.path, 77, "/usr/sbin/opensm", "-g", OWN)
-
-
-def refuse_nameless_process(site):
-    run_process(site.fake.path, 77, "/usr/sbin/opensm")
-
-
-def refuse_partitions(site):
+def odd_partitions(site):
     site.fake.write(FILE, "Default=0x7fff : ALL=ful;")
 
 
-def refuse_difference(site):
+def other_partitions(site):
     site.follow(POLICY + "  partitions: {storage: {pkey: 0x8001, members: [hv1]}}\n")
 
 
-def refuse_down(site):
-    site.fake.write(f"{PORT}/state", "1: DOWN")
-
-
-def refuse_port(site):
+def another_port(site):
     name = site("facts", "-o", "json").document["hostname"]
     rule = f"{{{name}: {{priority: 1, ports: [0x5]}}}}"
     site.follow(f"version: 1\nfabric:\n  subnet_managers: {rule}\n")
 
 
-def refuse_foreign_file(site):
-    site.fake.write(SETTINGS, "guid 0x0")
+def process(*words):
+    return lambda site: run_process(site.fake.path, 77, "/usr/sbin/opensm", *words)
 
 
-def refuse_own_file(site):
-    site.fake.write(SETTINGS, "# ovirt-rdma revision 1\n# mine")
-
-
-def refuse_no_unit(site):
-    del site.fake.units[UNIT]
+def file(path, text):
+    return lambda site: site.fake.write(path, text)
 
 
 @pytest.mark.parametrize(
     ("prepare", "said", "fix"),
     [
-        (refuse_missing, "opensm is not installed", "install the package opensm"),
-        (refuse_tools, "sminfo is not available here", "package infiniband-diags"),
-        (refuse_unit, "opensm.service is enabled", "systemctl disable --now opensm"),
-        (refuse_process, "another opensm (process 77) is running at mlx4_0/1", "end"),
-        (refuse_nameless_process, "at a port that it does not name", "end it"),
-        (refuse_partitions, f"{FILE} is invalid: {FILE}:1", "partitions validate"),
-        (refuse_difference, f"{FILE} is not as the policy says", "partitions apply"),
-        (refuse_down, "mlx4_0/1 has no link (DOWN", "connect its cable"),
-        (refuse_port, "is not an InfiniBand port of this host", "correct ports"),
-        (refuse_foreign_file, "is not from ovirt-rdma", "move the file away"),
-        (refuse_own_file, "has a line '# mine'", "move the file away"),
-        (refuse_no_unit, f"systemd has no unit {UNIT}", "package ovirt-rdma-host"),
+        (no_opensm, "opensm is not installed", "install the package opensm"),
+        (
+            lambda site: site.fake.runner.programs.pop("sminfo"),
+            "sminfo is not available here",
+            "package infiniband-diags",
+        ),
+        (enabled_unit, "opensm.service is enabled", "systemctl disable --now opensm"),
+        (process("-g", OWN), "another opensm (process 77) is running at mlx4_0", "end"),
+        (process(), "at a port that it does not name", "end it"),
+        (odd_partitions, f"{FILE} is invalid: {FILE}:1", "partitions validate"),
+        (other_partitions, f"{FILE} is not as the policy says", "partitions apply"),
+        (file(f"{PORT}/state", "1: DOWN"), "mlx4_0/1 has no link (DOWN", "its cable"),
+        (another_port, "is not an InfiniBand port of this host", "correct ports"),
+        (file(SETTINGS, "guid 0x0"), "is not from ovirt-rdma", "move the file away"),
+        (
+            file(SETTINGS, "# ovirt-rdma revision 1\n# mine"),
+            "has a line '# mine'",
+            "move the file away",
+        ),
+        (
+            lambda site: site.fake.units.pop(UNIT),
+            f"systemd has no unit {UNIT}",
+            "package ovirt-rdma-host",
+        ),
     ],
 )
 def test_what_would_not_work_is_refused(site, prepare, said, fix):
@@ -288,8 +269,8 @@ def test_what_would_not_work_is_refused(site, prepare, said, fix):
 
 
 def test_all_reasons_are_said_at_once(site):
-    refuse_missing(site)
-    refuse_partitions(site)
+    no_opensm(site)
+    odd_partitions(site)
     sm(site, "enable").refused(
         4,
         "opensm is not started:",
@@ -352,9 +333,3 @@ def test_erasing_the_package_ends_it(site, monkeypatch):
     assert site.fabric.managers == {}
     assert (settings(site), site.fake.units[UNIT]) == (None, "disabled")
     assert not any("stay applied" in note.sentence for note in notes)
-
-
-def test_erasing_without_one_says_nothing_of_it(site):
-    notes = package_scripts.prepare_erase(site.root, site.fake.run)
-    assert "opensm" not in str(notes)
-    assert site.fabric.calls == []

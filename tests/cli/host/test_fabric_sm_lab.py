@@ -286,14 +286,3 @@ def test_with_a_lower_priority_it_leaves_the_fabric_to_the_other_one(new_site):
     simulated_fabric.wait(lambda: site.is_master(HV2))
     assert site("disable").code == 0
     simulated_fabric.wait(lambda: site.is_master(HV2))
-
-
-def test_an_opensm_that_cannot_start_is_rolled_back(site, monkeypatch):
-    site.follow("{hv1: {priority: 14}}")
-    monkeypatch.setattr("ovirt_rdma.cli.host.fabric.START_TIMEOUT_S", 3.0)
-    monkeypatch.setattr(site, "start", lambda: None)
-    result = site("enable")
-    assert result.code == 6
-    assert "opensm is not running at mlx4_0/1" in " ".join(result.out.split())
-    assert site.fake.units[UNIT] == "disabled"
-    assert not (site.root / SETTINGS[1:]).exists()

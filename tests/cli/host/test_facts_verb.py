@@ -7,22 +7,12 @@ from dataclasses import replace
 import pytest
 import yaml
 from support.command_line import FACTS
-from support.fakes.fake_hosts import connectx3_ib, connectx5_roce, soft_roce
-from support.host.facts_of_everything import EVERYTHING, HCA, PF
-from support.host.rule_cases import sound_server
+from support.fakes.fake_hosts import connectx3_ib, connectx5_roce
+from support.host.facts_of_everything import EVERYTHING, PF
 
 from ovirt_rdma.cli.host import facts as facts_verb
-from ovirt_rdma.cli.host.facts import head
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.facts import model
-from ovirt_rdma.host.facts.devices import (
-    Adapter,
-    PciIdentity,
-    PKey,
-    RdmaDevice,
-    RdmaPort,
-)
-from ovirt_rdma.host.facts.model import Facts, NfsServer
 from ovirt_rdma.host.facts.uses import content_of
 
 SHOWN = FACTS.parent / "facts_of_everything.txt"
@@ -60,36 +50,6 @@ def test_a_host_with_hundreds_of_vfs_is_still_an_overview(shown):
     assert len(text.splitlines()) < 120
 
 
-def test_a_vf_without_its_physical_function_has_a_line(shown):
-    """Its physical function is on the hypervisor of this virtual machine."""
-    text = shown(Facts("vm", "6.1", 1.0, adapters=(EVERYTHING.adapters[1],)))
-    assert "0000:04:00.1  ConnectX-3 virtual function (15b3:1004 rev 00)" in text
-
-
-def test_a_long_p_key_table_is_cut(shown):
-    pkeys = tuple(PKey(n, f"0x{0x8001 + n:04x}") for n in range(128))
-    port = replace(HCA.ports[0], pkeys=pkeys)
-    text = shown(replace(EVERYTHING, rdma_devices=(replace(HCA, ports=(port,)),)))
-    assert "0x800b, 0x800c, and 116 more\n" in text
-
-
-def test_odd_text_in_a_facts_file_is_shown_as_it_is(shown):
-    port = RdmaPort(1, "", "", "InfiniBand", pkeys=(PKey(0, "many"),))
-    device = RdmaDevice("x", "CA", "", ports=(port,))
-    adapter = Adapter(PciIdentity("here", "", "", ""))
-    text = shown(Facts("hv1", "6.1", 1.0, adapters=(adapter,), rdma_devices=(device,)))
-    assert "x       1     many\n" in text
-
-
-def test_what_cannot_be_told_is_a_dash_or_no_column(shown):
-    device = RdmaDevice("a", "CA", "unknown", ports=(RdmaPort(1, "x", "y", "z"),))
-    other = replace(device, name="b", driver="mlx5_core")
-    text = shown(Facts("hv1", "6.1", 1.0, rdma_devices=(device, other)))
-    assert "DEVICE  DRIVER\na       -\nb       mlx5_core\n" in text
-    assert "DEVICE  PORT  STATE  LINK LAYER\na       1     x (y)  z\n" in text
-    assert "None" not in text
-
-
 @pytest.mark.parametrize("path", sorted(FACTS.glob("*.json")), ids=lambda p: p.stem)
 def test_json_is_the_facts_file_again(call, path):
     result = call("facts", "--facts", str(path), "-o", "json")
@@ -106,25 +66,6 @@ def test_a_host_without_anything(host):
     assert "NFS mounts: none\n" in result.out
     assert "could not be read\n" in result.out
     assert host("facts", "-o", "json").document["rdma_devices"] == []
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [
-        (59.9, "0 min"),
-        (3600 * 2 + 61, "2 h 1 min"),
-        (86400, "1 day 0 h"),
-        (2 * 86400 + 3600, "2 days 1 h"),
-    ],
-)
-def test_uptime(call, tmp_path, seconds, shown):
-    facts = replace(soft_roce(tmp_path).reader().facts(), uptime_s=seconds)
-    path = tmp_path / "f.json"
-    path.write_text(model.to_json(facts))
-    lines = call("facts", "--facts", str(path)).out.splitlines()
-    assert [line.split(maxsplit=2)[2] for line in lines if line[:6] == "up for"] == [
-        shown
-    ]
 
 
 def test_bytes_that_are_no_utf8_and_terminal_controls_do_not_reach_the_terminal(
@@ -159,20 +100,6 @@ def test_only_the_interfaces(call):
     assert (document["schema_version"], document["kind"]) == (1, "interfaces")
     (child,) = (i for i in document["interfaces"] if i["name"] == "ib0.8007")
     assert (child["parent"], child["pkey"], child["pkey_vlan"]) == ("ib0", "0x8007", 7)
-
-
-@pytest.mark.parametrize(
-    ("server", "expected"),
-    [
-        (None, None),
-        (sound_server(), "16 threads, RDMA at 20049, NFS 3, 4.1, 4.2, 1 export"),
-        (NfsServer(threads=0, listeners=()), "0 threads, no RDMA"),
-        (NfsServer(), "unknown threads"),
-    ],
-)
-def test_an_nfs_server_is_in_the_overview(server, expected):
-    facts = Facts("nas", "6.1.0", 60.0, nfs_server=server)
-    assert dict(head(facts)).get("NFS server") == expected
 
 
 def test_what_each_netdev_is_needs_few_tools(call, tmp_path, monkeypatch):

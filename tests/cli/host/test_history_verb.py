@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -116,9 +115,3 @@ def test_a_damaged_journal_is_a_sentence(written):
     path = under(written.root, JOURNAL)
     path.write_text(path.read_text().replace('"on"', '"of"'))
     written("history").refused(1, f"{path}: it is damaged", "fix: ")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_not_root(written):
-    under(written.root, JOURNAL).chmod(0)
-    written("history").refused(1, "may be read by root only", "as root")

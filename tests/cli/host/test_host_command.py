@@ -19,26 +19,6 @@ from ovirt_rdma.host import __version__
 
 pytestmark = pytest.mark.hypervisor
 
-VERBS = (
-    "facts",
-    "check",
-    "plan",
-    "apply",
-    "confirm",
-    "revert",
-    "history",
-    "explain",
-    "policy check",
-    "policy load",
-    "policy show",
-    "nfs list",
-    "nfs check",
-    "nfs mount-options",
-    "enable",
-    "disable",
-    "status",
-)
-
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
@@ -54,11 +34,9 @@ VERBS = (
         ("mount", "there is no verb 'mount'; verbs: "),
         ("nfs mount", "there is no verb 'mount'; verbs: "),
         ("nfs check", "required: SERVER:/PATH"),
-        ("nfs check nas", "export 'nas' has no server before a colon"),
-        ("nfs check :/e", "has no server before a colon"),
+        ("nfs check nas", "export 'nas' is not SERVER:/PATH"),
         ("nfs check nas:data", "no rule names an export that is written differently"),
-        ("nfs mount-options nas:e", "the path 'e' is not absolute"),
-        ("nfs mount-options fd00::1:/e", "an IPv6 address needs brackets"),
+        ("nfs mount-options fd00::1:/e", "fix: write [fd00::1]:/e; no rule names"),
         ("nfs check nas:/e --nfs-version 5", "'5' is none of 3, 4, 4.0, 4.1, 4.2"),
         ("nfs list --exit", "unknown arguments: --exit"),
         ("nfs list extra", "unknown arguments: extra"),
@@ -136,33 +114,11 @@ def test_a_mistyped_word(call, words, fix):
     assert call(*words.split()).err.endswith(f"\nfix: {fix}\n")
 
 
-def test_a_mistyped_choice(call):
-    wrong = call("facts", "-o", "jsn")
-    assert wrong.err.startswith(
-        "ovirt-rdma-host: argument -o/--output: 'jsn' is none of table, json, yaml; "
-        "did you mean json?\n"
-    )
-
-
 @pytest.mark.parametrize("verb", ["", "check", "nfs", "nfs list"])
 def test_help_is_a_verb_too(call, verb):
     shown = call("help", *verb.split())
     assert (shown.code, shown.err) == (0, "")
     assert shown.out == call(*verb.split(), "--help").out
-
-
-def test_wrong_words_of_a_verb_point_to_its_help(call):
-    result = call("nfs", "list", "x")
-    assert result.err.endswith("fix: see ovirt-rdma-host nfs list --help\n")
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_help_of_each_verb_has_exit_codes_and_an_example(call, verb):
-    shown = call(*verb.split(), "--help")
-    assert (shown.code, shown.err) == (0, "")
-    assert "exit codes: 0 " in shown.out
-    assert f"examples:\n  ovirt-rdma-host {verb}" in shown.out
-    assert "--root" not in shown.out
 
 
 def test_help_and_version(call):

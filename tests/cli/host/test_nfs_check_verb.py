@@ -10,7 +10,6 @@ from support.fakes.fake_hosts import soft_roce
 from support.storage.fake_network import FakeNetwork
 
 from ovirt_rdma.cli.host import nfs
-from ovirt_rdma.host.facts import model
 from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.readiness import READY, ProbeContext, Step
 
@@ -139,50 +138,6 @@ def test_another_mount_of_the_server_may_keep_it_off_rdma(with_iso):
     assert f"It is unknown if 10.0.0.1:/vm is ready: {told}.\n" in result.out
 
 
-@pytest.mark.parametrize(
-    "stands_over, version, seen",
-    [
-        ("tcp", "3", "NFS 3 mounts share no connection"),
-        ("tcp", "4.1", "no NFS 4 mount of 10.0.0.1 forces this export to TCP"),
-        ("rdma", "4.2", "no NFS 4 mount of 10.0.0.1 forces this export to TCP"),
-    ],
-)
-def test_other_mounts_that_are_not_in_the_way(
-    with_iso, monkeypatch, stands_over, version, seen
-):
-    monkeypatch.setattr(probe, "mountd", lambda *_: Step("mountd", READY, "answers"))
-    result = with_iso(stands_over, "require-rdma", "--nfs-version", version)
-    assert result.code == 0
-    assert f"PASS    others    {seen}\n" in result.out
-
-
-def test_a_tcp_rule_that_would_come_up_over_rdma(with_iso):
-    result = with_iso("rdma", "tcp", "--nfs-version", "4.2")
-    assert result.code == 0
-    told = (
-        f"{ONE_CONNECTION.format('RDMA')}: 10.0.0.1:/vm will use RDMA, although "
-        "rule 1 says tcp"
-    )
-    assert result.out.endswith(
-        f"10.0.0.1:/vm is ready for RDMA.\n{told}.\nfix: {AGREE}; {ANEW}\n"
-    )
-    [warning] = with_iso("rdma", "tcp", "-o", "json").document["warnings"]
-    assert "may use RDMA" in warning["sentence"]
-
-
-def test_healing_a_mount_whose_connection_others_use(host, with_iso):
-    with_iso("tcp", "prefer-rdma")
-    root = soft_roce(host.root)
-    root.nfs_mount("10.0.0.1:/vm", "/mnt/vm", protocol="tcp", port=20049)
-    root.nfs_mount("10.0.0.1:/iso", "/mnt/iso", protocol="tcp")
-    words = ("nfs", "check", "10.0.0.1:/vm", "--policy", str(host.root / "p.yaml"))
-    [found] = host(*words, "-o", "json").document["degraded"]
-    assert found["reason"] == ONE_CONNECTION.format("TCP")
-    # Not "once it is ready": it is never ready as long as the others are mounted.
-    assert found["fix"].startswith("umount /mnt/iso; then put the host into")
-    assert "on its connection together (this one and 10.0.0.1:/iso;" in found["fix"]
-
-
 def test_mounts_that_cannot_be_read_are_not_taken_for_none(host, network):
     network.rdma[("10.0.0.1", 20049)] = READY
     (host.root / "proc/self/mountinfo").unlink()
@@ -206,21 +161,6 @@ def test_facts_do_not_tell_of_the_server(host, no_network):
     assert results["listener"] == "UNKNOWN"
 
 
-def test_facts_do_not_tell_of_mountd_which_nfs_3_needs(host, no_network):
-    words = ("nfs", "check", "10.0.0.1:/e", "--facts", RXE)
-    result = host(*words, "--nfs-version", "3")
-    assert result.code == 3
-    line = "UNKNOWN  mountd    a facts file does not contain the answer of mountd\n"
-    assert line in result.out
-    assert "mountd" not in host(*words, "--nfs-version", "4.2").out
-
-
-def test_a_server_whose_route_is_not_in_the_facts(host, no_network):
-    result = host("nfs", "check", "10.0.0.9:/e", "--facts", RXE)
-    assert result.code == 3
-    assert "fix: regenerate the facts file with --route-to 10.0.0.9\n" in result.out
-
-
 @pytest.mark.parametrize("key", ["source", "destination"])
 def test_a_route_in_the_facts_that_has_no_address(host, no_network, key):
     facts = json.loads(Path(RXE).read_text())
@@ -230,20 +170,6 @@ def test_a_route_in_the_facts_that_has_no_address(host, no_network, key):
     host("nfs", "check", "10.0.0.1:/e", "--facts", str(file)).refused(
         1, f"facts file {file}: routes[0].{key} is 'nas1', not an IP address"
     )
-
-
-def test_a_name_is_known_only_from_a_mount_in_the_facts(host, no_network):
-    root = soft_roce(host.root / "other")
-    root.nfs_mount("nas:/e", "/mnt/e", protocol="rdma", address="10.0.0.1")
-    facts = host.root / "f.json"
-    facts.write_text(model.to_json(root.reader().facts()))
-    assert (
-        "PASS     address   nas is 10.0.0.1\n"
-        in host("nfs", "check", "nas:/x", "--facts", str(facts)).out
-    )
-    unknown = host("nfs", "check", "other:/x", "--facts", str(facts))
-    assert unknown.code == 3
-    assert "fix: give the server's address instead of its name\n" in unknown.out
 
 
 @pytest.fixture
@@ -280,15 +206,3 @@ def test_the_port_and_the_rule_come_from_the_policy(host, network):
     assert result.code == 0
     assert result.out.startswith("10.0.0.1:/e: rule 1 says require-rdma: ")
     assert ("rdma", "10.0.0.1", "20050") in network.asked
-
-
-def test_without_a_rule_the_policys_own_defaults_do_not_count(host, network):
-    policy = host.root / "p.yaml"
-    policy.write_text(
-        "version: 1\nnfs:\n  defaults: {port: 20050}\n"
-        "  rules: [{server: nas, transport: prefer-rdma}]\n"
-    )
-    network.rdma[("10.0.0.1", 20049)] = READY
-    words = ("nfs", "check", "10.0.0.1:/e", "--policy", str(policy))
-    assert host(*words).code == 0
-    assert host(*words, "-o", "json").document["port"] == 20049

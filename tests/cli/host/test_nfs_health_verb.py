@@ -12,11 +12,8 @@ from support.command_line import run_on_terminal
 from ovirt_rdma.cli.host import nfs
 from ovirt_rdma.host.system.tree import seconds_after_boot
 from ovirt_rdma.storage.health.state import (
-    DEAD,
     OK,
-    PATH,
     SERVER,
-    SLOW,
     STALLED,
     HealthState,
     MountHealth,
@@ -89,16 +86,6 @@ def test_what_is_wrong_is_said_once_for_the_mounts_of_a_server(mounted):
     ]
 
 
-def test_causes_that_differ_are_all_said(mounted):
-    late = replace(
-        GOOD, state=SLOW, cause=PATH, reason="path-slow", sentence="slow", fix="look"
-    )
-    gone = replace(late, export="nas1:/z", state=DEAD, sentence="gone", fix="repair")
-    result = mounted(late, gone)("nfs", "health")
-    assert "nas1:/a is slow: slow.\nfix: look\n" in result.out
-    assert "nas1:/z is dead: gone.\nfix: repair\n" in result.out
-
-
 def test_the_document(mounted):
     document = mounted(GOOD, HUNG)("nfs", "health", "-o", "json").document
     assert (document["kind"], document["worst"]) == ("nfs-health", "stalled")
@@ -126,11 +113,6 @@ def test_no_mounts(mounted):
 def test_what_could_not_be_read_is_a_note(mounted):
     result = mounted(GOOD, problems=("/proc/x cannot be read",))("nfs", "health")
     assert result.err == "note: /proc/x cannot be read\n"
-
-
-@pytest.mark.parametrize("words", [["--facts", "x.json"], ["not an export"]])
-def test_refused_arguments(mounted, words):
-    assert mounted(GOOD)("nfs", "health", *words).code == 2
 
 
 def test_on_this_machine():

@@ -20,7 +20,7 @@ from ovirt_rdma.host.export import ENGINE_REFUSES, VERSIONS
 from ovirt_rdma.host.facts import model as facts_file
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.model import TRANSPORTS
-from ovirt_rdma.storage.readiness import READY, UNKNOWN, ProbeContext
+from ovirt_rdma.storage.readiness import UNKNOWN, ProbeContext
 from ovirt_rdma.storage.vdsm.connection import load
 from ovirt_rdma.storage.vdsm.export import FailureMemory, Shared
 from ovirt_rdma.storage.vdsm.launch import install
@@ -111,32 +111,6 @@ policy     {path}
     assert (document["kind"], document["options"]) == ("nfs-mount-options", None)
 
 
-def test_degraded(host, no_network):
-    path = policy_file(host.root, "prefer-rdma")
-    words = ["nfs", "mount-options", "10.0.0.1:/e", "--policy", path, "-o", "json"]
-    result = host(*words, "--facts", NO_RDMA)
-    assert result.code == 0
-    assert result.document["degraded"] is True
-    assert "proto=tcp" in result.document["options"]
-    assert result.document["fix"] == (
-        "ovirt-rdma-host check says what its adapters lack"
-    )
-
-
-def test_ipv6(host, no_network):
-    path = policy_file(host.root, "require-rdma", server="fd00::/64")
-    words = ["nfs", "mount-options", "[fd00::1]:/e", "--policy", path, "--facts", RXE]
-    assert "proto=rdma6," in host(*words).out
-
-
-def test_a_name_that_the_facts_do_not_know(host, no_network):
-    path = policy_file(host.root, "require-rdma", server="nas")
-    words = ["nfs", "mount-options", "nas:/e", "--policy", path, "--facts", RXE]
-    shown = host(*words).out
-    assert "warning    the address of nas is unknown; IPv4 is assumed\n" in shown
-    assert "fix        give the server's address instead of its name\n" in shown
-
-
 def test_a_server_whose_route_is_not_in_the_facts(host, no_network):
     path = policy_file(host.root, "require-rdma")
     words = ["nfs", "mount-options", "10.0.0.9:/e", "--policy", path, "--facts", RXE]
@@ -154,17 +128,6 @@ def test_a_tcp_rule_asks_for_no_rdma(host, monkeypatch):
     path = policy_file(host.root, "tcp")
     assert host("nfs", "mount-options", "10.0.0.1:/e", "--policy", path).code == 0
     assert network.asked == [("resolve", "10.0.0.1")]
-
-
-def test_a_live_host(host, monkeypatch):
-    network = FakeNetwork()
-    network.rdma[("10.0.0.1", 20049)] = READY
-    around = ProbeContext(soft_roce(host.root / "r").reader(), network)
-    monkeypatch.setattr(nfs, "ProbeContext", lambda *_: around)
-    path = policy_file(host.root, "require-rdma")
-    result = host("nfs", "mount-options", "10.0.0.1:/e", "--policy", path)
-    assert "proto=rdma,port=20049,retry=0" in result.out
-    assert "unknown" not in result.out
 
 
 @pytest.mark.parametrize(
@@ -199,12 +162,6 @@ def test_what_stock_vdsm_passes_on_silently_is_said(host, export, options, words
     assert line.startswith("warning ")
     document = host(*asked, "-o", "json").document
     assert any(words in warning for warning in document["warnings"])
-
-
-@pytest.mark.parametrize("options", ["", "tcp,port=2049,hard", "nconnect=4"])
-def test_no_warning_without_need(host, options):
-    asked = ["nfs", "mount-options", "nas:/e", "--engine-options", options]
-    assert "warning" not in host(*asked).out
 
 
 # VDSM passes the options to mount that the command shows.

@@ -7,9 +7,8 @@ import os
 from dataclasses import replace
 
 import pytest
-from support.command_line import run_on_terminal
 from support.fakes.fake_mounts import FakeMounts
-from support.storage.sample_paths import FIRST, GONE, HALF, LEFT, SECOND, WHOLE, keep
+from support.storage.sample_paths import FIRST, GONE, HALF, SECOND, WHOLE, keep
 
 from ovirt_rdma.cli.host import nfs
 from ovirt_rdma.host import __version__
@@ -22,7 +21,7 @@ from ovirt_rdma.host.daemon.loop import (
     write_daemon,
 )
 from ovirt_rdma.host.enablement.state import MODE_HOST, marker_text
-from ovirt_rdma.host.paths import DAEMON_JSON, ENABLED, PATHS_JSON, under
+from ovirt_rdma.host.paths import ENABLED, PATHS_JSON, under
 from ovirt_rdma.host.system.tree import start_of
 from ovirt_rdma.storage.health.state import HealthState, MountHealth
 from ovirt_rdma.storage.paths.state import DOWN, UNPROVEN, PathsState, write_paths
@@ -86,16 +85,6 @@ def test_what_is_not_well_is_said(host, server, said):
     result = host("nfs", "paths", "--allow-none")
     assert (result.code, said in result.out) == (3, True), result.out
     assert "all connections" not in result.out
-
-
-def test_the_longest_names_have_room_on_80_columns(host):
-    name, netdev = "storage-server-01.example.com", "enp129s0f0np0v1"
-    path = replace(GONE, address="192.168.100.101", netdev=netdev, state=UNPROVEN)
-    keep(host.root, WHOLE, replace(HALF, exports=(f"{name}:/a",), paths=(LEFT, path)))
-    shown = run_on_terminal("nfs", "paths", "--root", str(host.root), NO_COLOR="1")
-    assert max(map(len, shown.splitlines())) <= 80
-    assert f"{name}:\n" in shown
-    assert f"192.168.100.101  {netdev}  unproven" in shown
 
 
 def test_one_export(host):
@@ -163,14 +152,6 @@ def test_why_nobody_keeps_the_state(host, is_enabled, tasks, said, fix, allowed)
     assert document["fix"].startswith(fix)
 
 
-def test_a_daemon_state_that_is_damaged(host):
-    enable(host)
-    under(host.root, DAEMON_JSON).parent.mkdir(parents=True, exist_ok=True)
-    under(host.root, DAEMON_JSON).write_text("{")
-    result = host("nfs", "paths", "--allow-none")
-    assert (result.code, DAEMON_JSON in result.out) == (3, True)
-
-
 def test_a_stale_state_says_nothing(host):
     enable(host)
     write_paths(host.root, PathsState(1.0, 1.0, (WHOLE,)))
@@ -178,13 +159,6 @@ def test_a_stale_state_says_nothing(host):
     assert (result.code, "nas2" in result.out) == (3, False)
     assert f"note: {PATHS_JSON} is stale" in result.err
     assert "is not running" in result.out
-
-
-def test_no_mount_has_paths(host):
-    keep(host.root)
-    result = host("nfs", "paths")
-    assert (result.code, result.out) == (3, "No mount on this host has paths.\n")
-    assert host("nfs", "paths", "--allow-none").code == 0
 
 
 def looked(monkeypatch, *exports):

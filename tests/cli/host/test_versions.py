@@ -16,8 +16,6 @@ from ovirt_rdma.host.paths import (
     DAEMON_JSON,
     ENABLED,
     LAUNCHER,
-    POLICY_COPY,
-    POLICY_JSON,
     STARTED,
     STOCK_VDSMD,
     under,
@@ -129,24 +127,6 @@ def test_what_the_daemon_has_loaded(host):
         "ovirt-rdmad.service still runs version 0.1.9 of the add-on, and "
         f"{__version__} is installed.\nfix: systemctl restart ovirt-rdmad\n"
     ) in host("status").out
-
-
-def test_a_daemon_whose_state_cannot_be_read_is_unknown(host):
-    write(host, DAEMON_JSON, "{")
-    found = document(host)
-    assert found["daemon"]["version"] is found["daemon"]["restart_needed"] is None
-    shown = host("status")
-    assert "daemon.json" in shown.out + shown.err
-
-
-def test_the_policy(host):
-    write(host, "/p.yaml", "version: 1\n")
-    host("policy", "load", str(host.root / "p.yaml"))
-    digest = document(host)["policy"]
-    assert digest == host("status", "-o", "json").document["policy"]["digest"]
-    for path in (POLICY_JSON, POLICY_COPY):
-        under(host.root, path).write_text("{")
-    assert document(host)["policy"] is None
 
 
 def test_the_package_is_read_from_its_files(host, vdsmd, monkeypatch):

@@ -17,7 +17,7 @@ import pytest
 from support.command_line import COMMAND, run
 from support.fakes.fake_hosts import soft_roce
 
-from ovirt_rdma.cli.host.shown.mounts import rows
+from ovirt_rdma.cli.host.mounts import rows
 from ovirt_rdma.host.facts.statistics import (
     MountStatistics,
     OperationStatistics,
@@ -88,11 +88,6 @@ def test_one_line_of_json_for_each_sample(watched):
     assert [m["export"] for m in documents[0]["mounts"]] == ["nas1:/a", "nas1:/b"]
 
 
-def test_yaml_is_a_stream_of_documents(watched):
-    result = watched("-o", "yaml", "--count", "2")
-    assert result.out.count("---\nschema_version: 1\nkind: nfs-watch\n") == 2
-
-
 def test_a_table_for_people(watched):
     lines = watched("--count", "1").out.splitlines()
     assert lines[1].split()[:3] == ["HEALTH", "XPRT", "CALLS/S"]
@@ -118,14 +113,6 @@ def test_ctrl_c_is_the_way_to_end_it(watched):
     watched.then = interrupt
     result = watched()
     assert (result.code, result.out, result.err) == (0, "", "")
-
-
-@pytest.mark.parametrize(
-    "words",
-    [["--interval", "0"], ["--interval", "x"], ["--count", "0"], ["--facts", "f.json"]],
-)
-def test_refused_arguments(watched, words):
-    watched(*words).refused(2)
 
 
 def test_it_ends_when_nobody_reads_any_more():

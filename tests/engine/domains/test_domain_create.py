@@ -203,8 +203,8 @@ def test_tcp_adds_no_options(session, double):
 @pytest.mark.parametrize(
     ("changes", "id", "arguments"),
     [
-        ({"export": "nfs2:exports"}, "export-path-not-absolute", ["'exports'"]),
-        ({"export": "fd00::1:/x"}, "export-address-unbracketed", ["[fd00::1]:/x"]),
+        ({"export": "nfs2:exports"}, "export-invalid", ["'nfs2:exports'"]),
+        ({"export": "fd00::1:/x"}, "export-invalid", ["[fd00::1]:/x"]),
         ({"export": "[fe80::1%ib0]:/x"}, "export-address-zone", ["'[fe80::1%ib0]:/x'"]),
         ({"export": "127.0.0.1:/x"}, "export-address-reserved", ["'127.0.0.1:/x'"]),
         ({"export": "0.0.0.0:/x"}, "export-address-reserved", ["'0.0.0.0:/x'"]),

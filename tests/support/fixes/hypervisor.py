@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ovirt_rdma.cli.host.shown import runs
+from ovirt_rdma.cli.host import runs
 from ovirt_rdma.host.changes.journal import Journal, open_run
 from ovirt_rdma.host.paths import (
     DROPIN_LINK,

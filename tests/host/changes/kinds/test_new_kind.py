@@ -14,7 +14,7 @@ from support.fakes.fake_hosts import connectx3_ib
 from support.host.effects_host import Told, apply_steps, recover, revert
 from support.problems import problem
 
-from ovirt_rdma.cli.host.shown.runs import describe_changes
+from ovirt_rdma.cli.host.runs import describe_changes
 from ovirt_rdma.host.changes.journal import (
     DONE,
     ROLLED_BACK,

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Show the health of NFS mounts, why, and what to do; the network paths to their
-servers; what each mount did between two samples, for ``watch``; and the tables of
-``facts`` about cables and errors.
+servers; and what each mount did between two samples, for ``watch``.
 """
 
 from __future__ import annotations
@@ -10,14 +9,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Callable, Optional
 
-from ovirt_rdma.cli.host.shown.devices import Section
 from ovirt_rdma.cli.output import Output, count, when
-from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.facts.statistics import (
-    Load,
-    Statistics,
-    load_between,
-)
+from ovirt_rdma.host.facts.statistics import Load, Statistics, load_between
 from ovirt_rdma.storage.health.state import HealthState, MountHealth
 from ovirt_rdma.storage.paths.state import PathsState, ServerPaths
 
@@ -235,45 +228,3 @@ def _cell(row: dict[str, Any], name: str, form: str) -> str:
     if form in ("ms", "MB"):
         return f"{value / 1e6 if form == 'MB' else value:.1f}"
     return form.format(value) if value or "+" not in form else "0"
-
-
-def cables(facts: Facts) -> Section:
-    """Return what RDMA ports are cabled to, as far as that is known."""
-    return Section(
-        "cables of RDMA ports",
-        ("DEVICE", "PORT", "NETDEV", "CABLED TO", "KIND", "ITS PORT", "ITS ID"),
-        [
-            (
-                device.name,
-                str(port.number),
-                one.netdev,
-                one.name,
-                one.kind,
-                one.port_title,
-                one.id,
-            )
-            for device in facts.rdma_devices
-            for port in device.ports
-            for one in port.neighbours
-        ],
-    )
-
-
-def errors(facts: Facts) -> Section:
-    """Return the error counters of ports that are not 0."""
-    activity = facts.activity
-    return Section(
-        "errors of RDMA ports",
-        ("DEVICE", "PORT", "COUNTER", "TOTAL", "NOW"),
-        [
-            (
-                port.device,
-                str(port.port),
-                error.name,
-                str(error.value),
-                f"+{error.grown}" if error.grown else None,
-            )
-            for port in (activity.ports if activity else ())
-            for error in port.errors
-        ],
-    )

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Make the tables of ``facts`` about adapters, virtual functions, RDMA devices, ports
-and netdevs.
-
-Each table is a Section, which prints itself.
-"""
+"""Make the tables of ``facts``. Each is a Section, which prints itself."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any, Callable, NamedTuple, Optional
 
 from ovirt_rdma.cli.output import Output
@@ -17,6 +14,7 @@ from ovirt_rdma.host.facts.adapter_models import model_of
 from ovirt_rdma.host.facts.devices import (
     Adapter,
     Dcb,
+    Neighbour,
     Netdev,
     RdmaDevice,
     RdmaPort,
@@ -34,7 +32,9 @@ _MINOR = ("BUS INFO", "DRIVER", "LINK LAYER")
 
 
 class Section:
-    """A titled table; a cell may be None or empty.
+    """A titled table of ``rows``; ``columns`` has each heading with what is below it,
+    ``MTU=mtu, P_KEY=ipoib.pkey``: the name of one of ``cells``, or else of an
+    attribute. Of several values all that are known are shown.
 
     ``even_empty``: the title is printed even without rows, because that is a fact too.
     """
@@ -42,24 +42,31 @@ class Section:
     def __init__(
         self,
         title: str,
-        headings: tuple[str, ...],
-        rows: list[tuple[Optional[str], ...]],
+        rows: Iterable[object],
+        columns: str,
+        *,
         even_empty: bool = False,
+        **cells: Callable[[Any], object],
     ) -> None:
-        self.title, self.headings = title, headings
-        self.rows, self.even_empty = rows, even_empty
+        pairs = [column.split("=") for column in columns.split(", ")]
+        shown = [cells.get(name) or attrgetter(name) for _, name in pairs]
+        self._title, self._even_empty = title, even_empty
+        self._headings = [heading for heading, _ in pairs]
+        self._rows = [[_cell(value(row)) for value in shown] for row in rows]
 
     def show(self, output: Output) -> None:
         """Print the table, without columns that have no values."""
-        if self.rows or self.even_empty:
+        if self._rows or self._even_empty:
             output.line()
-            output.line(self.title if self.rows else f"{self.title}: none")
-        if not self.rows:
+            output.line(self._title if self._rows else f"{self._title}: none")
+        if not self._rows:
             return
-        shown = [n for n, _ in enumerate(self.headings) if any(r[n] for r in self.rows)]
+        used = [
+            n for n, _ in enumerate(self._headings) if any(r[n] for r in self._rows)
+        ]
         output.table(
-            [self.headings[column] for column in shown],
-            [[row[column] or NOTHING for column in shown] for row in self.rows],
+            [self._headings[n] for n in used],
+            [[row[n] or NOTHING for n in used] for row in self._rows],
             minor=_MINOR,
         )
 
@@ -72,28 +79,6 @@ def known(*parts: Optional[str], between: str = ", ") -> Optional[str]:
 def number(value: Optional[int]) -> Optional[str]:
     """Return a number as text; None for None."""
     return None if value is None else str(value)
-
-
-def table(
-    title: str,
-    rows: Iterable[object],
-    columns: str,
-    *,
-    even_empty: bool = False,
-    **cells: Callable[[Any], object],
-) -> Section:
-    """Return a table; ``columns`` has each heading with what is below it, ``MTU=mtu,
-    P_KEY=ipoib.pkey``: the name of one of ``cells``, or else of an attribute. Of
-    several values all that are known are shown.
-    """
-    pairs = [column.split("=") for column in columns.split(", ")]
-    shown = [cells.get(name) or attrgetter(name) for _, name in pairs]
-    return Section(
-        title,
-        tuple(heading for heading, _ in pairs),
-        [tuple(_cell(value(row)) for value in shown) for row in rows],
-        even_empty,
-    )
 
 
 def _cell(value: object) -> Optional[str]:
@@ -161,6 +146,7 @@ def _vfs(adapter: Adapter, drivers: Optional[Counter[str]]) -> Optional[str]:
 class _OfPort(NamedTuple):
     device: RdmaDevice
     port: RdmaPort
+    other: Optional[Neighbour] = None
 
 
 def _ports(facts: Facts) -> list[_OfPort]:
@@ -230,7 +216,7 @@ def interfaces(facts: Facts, fabric: Optional[FabricPolicy] = None) -> Section:
     VLANs are its own, else those of the convention.
     """
     described = None if fabric == FabricPolicy() else fabric
-    return table(
+    return Section(
         "interfaces",
         interfaces_of(facts),
         "NETDEV=name, LINK LAYER=link_layer, DRIVER=driver, BUS INFO=bus_info, "
@@ -270,7 +256,7 @@ def adapters(facts: Facts) -> Iterator[Section]:
             drivers[adapter.driver or "without driver"] += 1
         else:
             alone.append(adapter)
-    yield table(
+    yield Section(
         "adapters",
         alone,
         "PCI ADDRESS=pci.address, ADAPTER=model, DRIVER=driver, NUMA=numa_node, "
@@ -286,7 +272,7 @@ def adapters(facts: Facts) -> Iterator[Section]:
     )
     shown = [(a, vf) for a in facts.adapters for vf in a.virtual_functions[:_MOST_VFS]]
     physical = {vf.address: adapter.pci.address for adapter, vf in shown}
-    yield table(
+    yield Section(
         "virtual functions",
         [vf for _, vf in shown],
         "PF=pf, VF=number, PCI ADDRESS=address, DRIVER=driver, NODE GUID=node_guid, "
@@ -295,14 +281,14 @@ def adapters(facts: Facts) -> Iterator[Section]:
         driver=lambda vf: vf.driver or "none",
         guids=lambda vf: tuple(port.guid for port in vf.ports),
     )
-    yield table(
+    yield Section(
         "RDMA devices",
         facts.rdma_devices,
         "DEVICE=name, DRIVER=driver, PCI ADDRESS=pci, TYPE=hca_type, REV=hw_rev, "
         "FIRMWARE=firmware",
         pci=lambda device: device.pci.address if device.pci else None,
     )
-    yield table(
+    yield Section(
         "RDMA ports",
         _ports(facts),
         "DEVICE=device.name, PORT=port.number, STATE=state, "
@@ -313,13 +299,13 @@ def adapters(facts: Facts) -> Iterator[Section]:
         rate=lambda one: _rate(one.port),
         mtu=lambda one: _of(one.port.active_mtu, one.port.max_mtu),
         lid=lambda one: _of(one.port.lid, one.port.sm_lid, unless=(None, 0)),
-        netdevs=lambda one: _netdevs(facts, *one),
+        netdevs=lambda one: _netdevs(facts, one.device, one.port),
     )
 
 
 def netdevs(facts: Facts, fabric: Optional[FabricPolicy]) -> Iterator[Section]:
     """Yield the tables of partitions, netdevs and all that is on them."""
-    yield table(
+    yield Section(
         "InfiniBand partitions",
         (
             one
@@ -329,7 +315,7 @@ def netdevs(facts: Facts, fabric: Optional[FabricPolicy]) -> Iterator[Section]:
         "DEVICE=device.name, PORT=port.number, GUID=port.guid, P_KEYS=pkeys",
         pkeys=_pkeys,
     )
-    yield table(
+    yield Section(
         "netdevs",
         facts.netdevs,
         "NETDEV=name, STATE=operstate, MTU=mtu, DRIVER=driver, BELOW IT=lowers, "
@@ -337,7 +323,7 @@ def netdevs(facts: Facts, fabric: Optional[FabricPolicy]) -> Iterator[Section]:
         even_empty=True,
     )
     yield interfaces(facts, fabric)
-    yield table(
+    yield Section(
         "IPoIB",
         (netdev for netdev in facts.netdevs if netdev.ipoib),
         "NETDEV=name, RDMA PORT=port, P_KEY=ipoib.pkey, CHILD OF=ipoib.parent, "
@@ -350,7 +336,7 @@ def netdevs(facts: Facts, fabric: Optional[FabricPolicy]) -> Iterator[Section]:
         (one.device.name, one.port.number): one.port.default_gid_type
         for one in _ports(facts)
     }
-    yield table(
+    yield Section(
         "RoCE",
         (netdev for netdev in facts.netdevs if netdev.dcb and netdev.rdma_device),
         "NETDEV=name, RDMA PORT=port, DEFAULT GID TYPE=gid_type, PFC=pfc, "
@@ -361,13 +347,13 @@ def netdevs(facts: Facts, fabric: Optional[FabricPolicy]) -> Iterator[Section]:
         ecn=lambda one: _priorities(one.dcb.ecn_priorities),
         pause=lambda one: _pause(one.dcb),
     )
-    yield table(
+    yield Section(
         "bonds",
         (netdev for netdev in facts.netdevs if netdev.bond),
         "BOND=name, MODE=bond.mode, ACTIVE=bond.active, "
         "FAIL_OVER_MAC=bond.fail_over_mac, MEMBERS=lowers",
     )
-    yield table(
+    yield Section(
         "NetworkManager profiles",
         facts.network_manager.profiles if facts.network_manager else (),
         "PROFILE=name, TYPE=type, FOR=interface_name, ACTIVE ON=active_on, "
@@ -378,7 +364,7 @@ def netdevs(facts: Facts, fabric: Optional[FabricPolicy]) -> Iterator[Section]:
             if not one.name.startswith("connection.")
         ),
     )
-    yield table(
+    yield Section(
         "oVirt networks",
         facts.ovirt_networks,
         "NETWORK=name, ON=southbound, BRIDGE=bridge, VLAN=vlan, MTU=mtu, "
@@ -386,23 +372,47 @@ def netdevs(facts: Facts, fabric: Optional[FabricPolicy]) -> Iterator[Section]:
         bridge=lambda network: "yes" if network.bridged else "no",
         default=lambda network: "yes" if network.default_route else None,
     )
-    yield table(
+    yield Section(
         "netdevs in use",
         NetdevUsers(facts).all,
         "NETDEV=netdev, FOR=purpose, WHAT=what",
         netdev=lambda use: use.netdev or "unknown",
     )
-    yield table(
+    yield Section(
         "routes",
         facts.routes,
         "TO=destination, NETDEV=netdev, FROM=source, GATEWAY=gateway",
         netdev=lambda route: route.netdev or route.problem,
     )
-    yield table(
+    yield Section(
         "NFS mounts",
         facts.nfs_mounts,
         "EXPORT=source, MOUNTED AT=mountpoint, NFS=version, PROTOCOL=protocol, "
         "TRANSPORTS=transports",
         even_empty=True,
         transports=lambda mount: " ".join(mount.protocols),
+    )
+
+
+def links(facts: Facts) -> Iterator[Section]:
+    """Yield the tables of what RDMA ports are cabled to, as far as that is known, and
+    of their error counters that are not 0.
+    """
+    yield Section(
+        "cables of RDMA ports",
+        (of._replace(other=one) for of in _ports(facts) for one in of.port.neighbours),
+        "DEVICE=device.name, PORT=port.number, NETDEV=other.netdev, "
+        "CABLED TO=other.name, KIND=other.kind, ITS PORT=other.port_title, "
+        "ITS ID=other.id",
+    )
+    yield Section(
+        "errors of RDMA ports",
+        (
+            SimpleNamespace(port=port, error=error)
+            for port in (facts.activity.ports if facts.activity else ())
+            for error in port.errors
+        ),
+        "DEVICE=port.device, PORT=port.port, COUNTER=error.name, TOTAL=error.value, "
+        "NOW=now",
+        now=lambda one: f"+{one.error.grown}" if one.error.grown else None,
     )
