@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Probe a server over the network: its address, TCP port, RDMA listener and mountd.
+"""Probe a server over the network: its address, TCP port and RDMA listener.
 
 Every probe ends at its deadline. Child processes resolve names and try RDMA
 connections; at the deadline they are killed.
@@ -19,8 +19,7 @@ import time
 from pathlib import Path
 from typing import IO, Optional, cast
 
-from ovirt_rdma.host.export import TCP, netid_for
-from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout, run_command
+from ovirt_rdma.host.system.commands import CommandFailed, run_command
 from ovirt_rdma.storage.rdma_cm_probe import DEVICE
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Step
 
@@ -99,29 +98,6 @@ def _answer(stdout: IO[bytes], address: str, port: int, timeout_s: float) -> Ste
         fix = "check that the server is up and its RDMA device is ACTIVE"
         return Step(_STEP, NOT_READY, detail, fix)
     return step_of(answer, address, port)
-
-
-def mountd(address: str, timeout_s: float) -> Step:
-    """Check whether rpcbind knows mountd and mountd answers; NFS 3 needs both.
-
-    Runs rpcinfo(8), which makes its null call in the same way as mount.nfs.
-    """
-    name = "mountd"
-    fix = (
-        "on the server start rpcbind and nfs-mountd, and open TCP port 111 and "
-        "mountd's port in the firewall"
-    )
-    netid = netid_for(TCP, ipv6=":" in address)
-    try:
-        run_command(["rpcinfo", "-T", netid, address, "mountd"], timeout_s)
-    except CommandTimeout:
-        return Step(name, NOT_READY, f"rpcbind on {address} does not answer", fix)
-    except CommandFailed as error:
-        if error.returncode is None:
-            return Step(name, UNKNOWN, f"rpcinfo could not be run: {error}")
-        detail = f"mountd on {address} does not answer: {error}"
-        return Step(name, NOT_READY, detail, fix)
-    return Step(name, READY, f"rpcbind and mountd on {address} answer")
 
 
 def step_of(answer: str, address: str, port: int) -> Step:

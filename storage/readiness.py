@@ -9,7 +9,6 @@ twenty servers would read it twenty times.
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import math
 import threading
@@ -19,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Optional, Protocol, TypeVar
 
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.adapter_models import without_rdma_device
 from ovirt_rdma.host.facts.devices import (
     Guid,
@@ -417,46 +415,6 @@ class ServerReadiness:
 def is_ipv6(address: str) -> bool:
     """Whether an IP address is of version 6."""
     return ":" in address
-
-
-def steps_from_facts(facts: Facts, server: str) -> Readiness:
-    """Return the steps that a facts file answers for a server, without the network.
-
-    No name is resolved, and the listener is UNKNOWN.
-    """
-    listener = Step(
-        "listener", UNKNOWN, "a facts file does not show whether the server listens"
-    )
-    address = address_in_facts(facts, server)
-    if address is None:
-        first = Step(
-            "address",
-            UNKNOWN,
-            f"the facts file does not contain the address of {server}",
-            "give the server's address instead of its name",
-        )
-        return Readiness((first, *local_steps(facts, None), listener))
-    route = next((r for r in facts.routes if r.destination == address), None)
-    fix = f"regenerate the facts file with --route-to {address}"
-    steps = (
-        replace(step, fix=fix) if step.name == "route" and route is None else step
-        for step in local_steps(facts, route)
-    )
-    return Readiness((_address_step(server, address), *steps, listener))
-
-
-def address_in_facts(facts: Facts, server: str) -> Optional[str]:
-    """Return the address of ``server``: itself, or one that a mount of it uses; None if
-    no mount shows it.
-    """
-    with contextlib.suppress(ValueError):
-        return str(ipaddress.ip_address(server))
-    name, _ = Export(server, "/").key
-    for mount in facts.nfs_mounts:
-        export = Export.maybe(mount.source)
-        if mount.address and export is not None and export.key[0] == name:
-            return mount.address
-    return None
 
 
 def _address_step(server: str, address: str) -> Step:

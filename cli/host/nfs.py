@@ -93,13 +93,8 @@ from ovirt_rdma.storage.readiness import (
     Readiness,
     ServerReadiness,
     Step,
-    address_in_facts,
-    is_ipv6,
-    steps_from_facts,
 )
 from ovirt_rdma.storage.transport import (
-    Attempt,
-    Choice,
     Families,
     choose,
     stock_warnings,
@@ -141,7 +136,8 @@ class ListMounts(HostVerb, Source, AllowNone):
     def run(self, context: Context) -> int:
         output = context.output
         policy, source = policy_in_question(self.policy, context)
-        facts = mount_facts(self.facts, context.root)
+        reader = HostReader(context.root)
+        facts = load(self.facts) if self.facts else reader.mount_facts()
         reviews = review_all(facts, policy)
         wrong = [one for one in reviews if one.verdict in _TONES and one.verdict != OK]
         if output.for_people:
@@ -170,11 +166,6 @@ class ListMounts(HostVerb, Source, AllowNone):
 
 
 _TONES = {OK: "good", DEGRADED: "bad", UNPROVEN: "doubtful", NOT_COVERED: "bad"}
-
-
-def mount_facts(file: Optional[str], root: str) -> Facts:
-    """Return the facts about mounts, of the host or of a facts file."""
-    return HostReader(root).mount_facts() if file is None else load(file)
 
 
 def _print_list(reviews: list[MountReview], output: Output) -> None:
@@ -460,15 +451,15 @@ class Watch(HostVerb):
             before, shown = after, shown + 1
 
 
-class _OfExport(HostVerb, Source):
+class _OfExport(HostVerb):
     """A verb about one export, which need not be mounted."""
 
     export: Export
+    policy: Optional[str]
     nfs_version: str
 
     @classmethod
-    def add_export(cls, parser: Parser) -> None:
-        """Add the export, and --policy."""
+    def add_arguments(cls, parser: Parser) -> None:
         parser.add_argument(
             "export",
             metavar="SERVER:/PATH",
@@ -476,17 +467,12 @@ class _OfExport(HostVerb, Source):
             help="the export, as in the engine",
         )
         add_policy(parser)
-
-    @classmethod
-    def add_version(cls, parser: Parser) -> None:
-        """Add --nfs-version, and --facts."""
         parser.add_argument(
             "--nfs-version",
             choices=VERSIONS,
             default=AUTO,
             help="the storage connection's NFS version; default: auto",
         )
-        add_facts(parser)
 
 
 class ShowOptions(_OfExport):
@@ -497,15 +483,13 @@ class ShowOptions(_OfExport):
         "nas1:/export/vm --nfs-version 4.2",
         "nas1:/export/vm --engine-options rdma,port=20049",
     )
-    more = (
-        "Mounts nothing. With --facts no network is used, not even to resolve a\nname."
-    )
+    more = "Mounts nothing."
 
     engine_options: MountOptions
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
-        cls.add_export(parser)
+        super().add_arguments(parser)
         parser.add_argument(
             "--engine-options",
             metavar="OPTIONS",
@@ -513,16 +497,28 @@ class ShowOptions(_OfExport):
             default="",
             help="the storage connection's additional mount options",
         )
-        cls.add_version(parser)
 
     def run(self, context: Context) -> int:
         output, export = context.output, self.export
         policy, source = policy_in_question(self.policy, context)
         match = rule_for(policy, export)
-        choice, warnings = _choose(self, match, context.root)
+        rule, engine = match.rule if match else None, self.engine_options
         version = None if self.nfs_version == AUTO else self.nfs_version
-        first = _passed(choice.first, version)
-        fallback = _passed(choice.fallback, version)
+        kind = kind_of(rule.server_kind) if rule else None
+        tls = contradiction(engine, bool(rule and rule.transport != TCP))
+        warnings = [*remarks(engine, kind), *([tls] if tls else ())]
+        if match is None:
+            choice = choose(None, engine, Families(), None)
+            warnings = [*stock_warnings(engine), *warnings]
+        else:
+            # The same decision as in vdsmd, from the same sources.
+            shared = Shared(ProbeContext(HostReader(context.root), probe))
+            named = NamedExport(export, match, engine, version, shared)
+            choice = named.decide(named.ask_server())
+        first, fallback = (
+            option_string(version, one.extra_options) if one else None
+            for one in (choice.first, choice.fallback)
+        )
         if output.for_people:
             output.fields(
                 [
@@ -549,7 +545,7 @@ class ShowOptions(_OfExport):
                     "reason": choice.reason,
                     "fix": choice.fix,
                     "notes": list(choice.notes),
-                    "warnings": list(warnings),
+                    "warnings": warnings,
                     "policy": source,
                 },
             )
@@ -575,40 +571,6 @@ def _engine_options(text: str) -> MountOptions:
     return options
 
 
-def _choose(
-    args: ShowOptions, match: Optional[RuleMatch], root: str
-) -> tuple[Choice, tuple[str, ...]]:
-    """Return the choice, and warnings about its basis."""
-    export, engine = args.export, args.engine_options
-    version = None if args.nfs_version == AUTO else args.nfs_version
-    rule = match.rule if match else None
-    over_rdma = bool(rule and rule.transport != TCP)
-    tls = contradiction(engine, over_rdma)
-    odd: tuple[str, ...] = (
-        *remarks(engine, kind_of(rule.server_kind) if rule else None),
-    )
-    odd = (*odd, *([tls] if tls else ()))
-    if match is None:
-        choice = choose(None, engine, Families(), None)
-        return choice, (*stock_warnings(engine), *odd)
-    if args.facts is None:
-        shared = Shared(ProbeContext(HostReader(root), probe))
-        # The same decision as in vdsmd, from the same sources.
-        named = NamedExport(export, match, engine, version, shared)
-        return named.decide(named.ask_server()), odd
-    facts = load(args.facts)
-    address = address_in_facts(facts, export.server)
-    if address is None:
-        odd = (f"the address of {export.server} is unknown; IPv4 is assumed", *odd)
-    ipv6 = address is not None and is_ipv6(address)
-    readiness = steps_from_facts(facts, export.server)
-    return choose(match, engine, Families(ipv6, ipv6), readiness, version), odd
-
-
-def _passed(attempt: Optional[Attempt], version: Optional[str]) -> Optional[str]:
-    return option_string(version, attempt.extra_options) if attempt else None
-
-
 _RESULTS = {READY: "PASS", NOT_READY: "FAIL", UNKNOWN: "UNKNOWN"}
 _CHECK_TONES = {"PASS": "good", "FAIL": "bad", "UNKNOWN": "doubtful"}
 
@@ -619,15 +581,9 @@ class Check(_OfExport):
     codes = "0 ready, 3 a step failed or is unknown"
     examples = ("nas1:/export/vm", "--nfs-version 3 '[fd00:20::1]:/export/vm'")
     more = (
-        "Mounts nothing. With --facts no network is used, not even to resolve a\n"
-        "name. Port and timeouts are those of the rule that names the export,\n"
-        "or built-in defaults."
+        "Mounts nothing. Port and timeouts are those of the rule that names the\n"
+        "export, or built-in defaults."
     )
-
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        cls.add_export(parser)
-        cls.add_version(parser)
 
     def run(self, context: Context) -> int:
         output, export = context.output, self.export
@@ -637,8 +593,10 @@ class Check(_OfExport):
         # written. The defaults of a policy apply to its rules only.
         rule = NfsRule(0, "none", export.server, "*", PREFER_RDMA)
         rule = match.rule if match else rule
-        facts = mount_facts(self.facts, context.root)
-        readiness, addresses = self._ask(rule, facts, context.root)
+        reader = HostReader(context.root)
+        facts = reader.mount_facts()
+        server = ServerReadiness(export.server, rule, ProbeContext(reader, probe))
+        readiness, addresses = server.readiness(), server.addresses
         # A remount includes the mounts in the way, so these do not prevent healing.
         healable = readiness.verdict == READY
         readiness = Readiness((*readiness.steps, self._others(facts, addresses)))
@@ -682,27 +640,6 @@ class Check(_OfExport):
             )
         ready = readiness.verdict == READY
         return ExitCode.DONE if ready else ExitCode.CHECKS_FAILED
-
-    def _ask(
-        self, rule: NfsRule, facts: Facts, root: str
-    ) -> tuple[Readiness, tuple[str, ...]]:
-        """Return the steps, and the server's addresses as far as they are known."""
-        mountd = None
-        if self.facts is None:
-            around = ProbeContext(HostReader(root), probe)
-            server = ServerReadiness(self.export.server, rule, around)
-            readiness, addresses = server.readiness(), server.addresses
-            if self.nfs_version == "3" and server.rdma_address is not None:
-                # The MOUNT protocol has no RDMA; it goes to rpcbind and mountd by TCP.
-                mountd = probe.mountd(server.rdma_address, rule.readiness_timeout)
-        else:
-            readiness = steps_from_facts(facts, self.export.server)
-            address = address_in_facts(facts, self.export.server)
-            addresses = (address,) if address else ()
-            if self.nfs_version == "3":
-                none = "a facts file does not contain the answer of mountd"
-                mountd = Step("mountd", UNKNOWN, none)
-        return Readiness((*readiness.steps, *([mountd] if mountd else ()))), addresses
 
     def _others(self, facts: Facts, addresses: tuple[str, ...]) -> Step:
         version = self.nfs_version

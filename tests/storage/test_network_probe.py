@@ -13,7 +13,7 @@ import pytest
 
 from ovirt_rdma.host.system import commands
 from ovirt_rdma.storage import probe as network_probe
-from ovirt_rdma.storage.probe import mountd, rdma_listener, resolve, tcp_answers
+from ovirt_rdma.storage.probe import rdma_listener, resolve, tcp_answers
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN
 
 pytestmark = pytest.mark.hypervisor
@@ -184,30 +184,3 @@ def test_a_process_with_many_open_files_can_ask(probe):
 def test_resolve_ends_at_its_deadline(tool):
     tool("getent", "exec sleep 600")
     assert resolve("slow.example.org", 0.2) == ()
-
-
-def test_mountd_without_rpcinfo(monkeypatch):
-    monkeypatch.setitem(commands.ENVIRONMENT, "PATH", "/nonexistent")
-    step = mountd("127.0.0.1", 60)
-    assert step.verdict == UNKNOWN
-    assert "rpcinfo could not be run" in step.detail
-
-
-def test_mountd_that_does_not_answer(tool):
-    tool("rpcinfo", "echo 'rpcinfo: RPC: Program not registered' >&2; exit 1")
-    step = mountd("127.0.0.1", 60)
-    assert step.verdict == NOT_READY
-    assert "Program not registered" in step.detail
-    assert "rpcbind" in step.fix
-
-
-def test_rpcbind_that_does_not_answer(tool):
-    tool("rpcinfo", "exec sleep 600")
-    step = mountd("127.0.0.1", 0.2)
-    assert step.verdict == NOT_READY
-    assert "rpcbind on 127.0.0.1 does not answer" in step.detail
-
-
-def test_mountd_that_answers(tool):
-    tool("rpcinfo", "exit 0")
-    assert mountd("127.0.0.1", 60).verdict == READY

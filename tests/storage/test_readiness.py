@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from support.fakes.fake_hosts import (
     connectx3_ib,
@@ -14,14 +12,12 @@ from support.fakes.fake_hosts import (
 )
 from support.fakes.fake_root import Pci
 
-from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.storage.readiness import (
     NOT_READY,
     READY,
     UNKNOWN,
     Readiness,
     Step,
-    address_in_facts,
     local_steps,
 )
 
@@ -189,27 +185,3 @@ def test_iwarp_port_has_the_netdevs_mac_in_its_gid(tmp_path):
     assert found.verdict == READY
     other = ready(host, "lo", "127.0.0.1")
     assert other.verdict == NOT_READY
-
-
-@pytest.mark.parametrize(
-    ("server", "address"),
-    [
-        ("fd00::1", "fd00::1"),
-        ("10.0.0.9", "10.0.0.9"),
-        # The first mount has no address: it tells nothing.
-        ("nas", "10.0.0.1"),
-        ("NAS.", "10.0.0.1"),
-        # Of an IPv6 address in brackets no part is a name.
-        ("[fd00", None),
-        ("other", None),
-    ],
-)
-def test_the_address_of_a_server_in_a_facts_file(tmp_path, server, address):
-    mounts = (
-        NfsMount("[fd00::1]:/x", "/mnt/x", "rw", address="fd00::1"),
-        NfsMount("nas:/1", "/mnt/1", "rw"),
-        NfsMount("nas:/2", "/mnt/2", "rw", address="10.0.0.1"),
-        NfsMount("nas:/3", "/mnt/3", "rw", address="10.0.0.2"),
-    )
-    facts = replace(soft_roce(tmp_path).reader().facts(), nfs_mounts=mounts)
-    assert address_in_facts(facts, server) == address

@@ -14,9 +14,9 @@ from ovirt_rdma.host.facts import model
 from ovirt_rdma.storage.readiness import (
     NOT_READY,
     READY,
-    UNKNOWN,
+    Readiness,
+    local_steps,
     ports_behind,
-    steps_from_facts,
 )
 
 DATA = Path(__file__).parents[1] / "data" / "facts"
@@ -24,7 +24,10 @@ SERVER, SOURCE = "10.98.0.1", "10.98.0.2"
 
 
 def load(name):
-    return model.load(DATA / f"roce-{name}.json")
+    """Return the facts, and the readiness for SERVER."""
+    facts = model.load(DATA / f"roce-{name}.json")
+    [route] = [one for one in facts.routes if one.destination == SERVER]
+    return facts, Readiness(local_steps(facts, route))
 
 
 @pytest.mark.parametrize(
@@ -44,19 +47,17 @@ def load(name):
     ],
 )
 def test_the_port_that_owns_the_address(name, netdev, port):
-    facts = load(name)
-    readiness = steps_from_facts(facts, SERVER)
+    facts, readiness = load(name)
     seen = {step.name: (step.verdict, step.detail) for step in readiness.steps}
     assert seen["route"] == (READY, f"{SERVER} by {netdev} from {SOURCE}")
     assert seen["port"] == (READY, f"{port} is ACTIVE and owns {SOURCE}")
-    # Facts do not contain the listener.
-    assert readiness.verdict == UNKNOWN
+    assert readiness.verdict == READY
     (other,) = ports_behind(facts.rdma_devices, facts.netdevs, "eth0", "10.99.0.2")
     assert other[0].name == "rxe0"
 
 
 def test_an_address_above_a_nic_without_rdma_device():
-    readiness = steps_from_facts(load("bridge-without-rdma"), SERVER)
+    _, readiness = load("bridge-without-rdma")
     assert readiness.verdict == NOT_READY
     assert readiness.reason == f"no RDMA port owns {SOURCE} on br8 (RDMA devices: rxe0)"
     assert readiness.fix == (
