@@ -18,7 +18,6 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.export import Export, MountOptions
 from ovirt_rdma.host.policy.model import rule_for
 from ovirt_rdma.host.policy.store import PolicySource, store
-from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.readiness import READY, ProbeContext, Readiness, Step
 from ovirt_rdma.storage.transport import Families, choose
 from ovirt_rdma.storage.vdsm.connection import connection_class, load
@@ -30,7 +29,7 @@ def main() -> None:
     runner = pyperf.Runner(program_args=("-m", PROGRAM))
     vdsm = load_vdsm()
     shape = load()
-    shared = Shared(ProbeContext(HostReader("/"), probe))
+    shared = Shared(ProbeContext(HostReader("/")))
     with tempfile.TemporaryDirectory() as name, vdsm.fresh(Path(name)):
         runner.bench_func(STOCK, _maker(shape.nfs_connection, FIRST))
         for case, rules, export in CASES:

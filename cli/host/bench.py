@@ -19,7 +19,6 @@ from ovirt_rdma.host.errors import NOTHING_CHANGED, ExitCode
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.policy.model import PREFER_RDMA, NfsRule, rule_for
 from ovirt_rdma.host.system.commands import run_command
-from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.benchmark import tools
 from ovirt_rdma.storage.benchmark.measure import (
     LOADS,
@@ -132,7 +131,7 @@ class Bench(HostVerb):
         server = self.export.server
         rule = match.rule if match else NfsRule(0, "none", server, "*", PREFER_RDMA)
         reader = HostReader(context.root)
-        asked = ServerReadiness(server, rule, ProbeContext(reader, probe))
+        asked = ServerReadiness(server, rule, ProbeContext(reader))
         readiness, first = asked.readiness(), asked.rdma_address
         addresses = sorted(asked.addresses, key=lambda address: address != first)
         measuring = Measuring(

@@ -65,7 +65,6 @@ from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, RuleMatch, r
 from ovirt_rdma.host.server_kinds import contradiction, kind_of, remarks
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.tree import FileTree
-from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.health.look import Looker
 from ovirt_rdma.storage.health.state import OK as HEALTH_OK
 from ovirt_rdma.storage.health.state import read_state
@@ -512,7 +511,7 @@ class ShowOptions(_OfExport):
             warnings = [*stock_warnings(engine), *warnings]
         else:
             # The same decision as in vdsmd, from the same sources.
-            shared = Shared(ProbeContext(HostReader(context.root), probe))
+            shared = Shared(ProbeContext(HostReader(context.root)))
             named = NamedExport(export, match, engine, version, shared)
             choice = named.decide(named.ask_server())
         first, fallback = (
@@ -595,7 +594,7 @@ class Check(_OfExport):
         rule = match.rule if match else rule
         reader = HostReader(context.root)
         facts = reader.mount_facts()
-        server = ServerReadiness(export.server, rule, ProbeContext(reader, probe))
+        server = ServerReadiness(export.server, rule, ProbeContext(reader))
         readiness, addresses = server.readiness(), server.addresses
         # A remount includes the mounts in the way, so these do not prevent healing.
         healable = readiness.verdict == READY

@@ -50,9 +50,9 @@ from ovirt_rdma.host.system.json_codec import Records, json_value
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.signals import default_signals
 from ovirt_rdma.host.system.tree import VDSM_GID, VDSM_UID, seconds_after_boot, start_of
-from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.readiness import (
     NOT_READY,
+    Network,
     Step,
     local_steps,
     ports_behind,
@@ -616,7 +616,8 @@ def _signs(
         wait([knocking], ALONE_S)
         # Without a route or a port there is nobody to ask.
         if server.rdma_port and all(step.verdict != NOT_READY for step in steps):
-            listener = probe.rdma_listener(address, server.rdma_port, LISTENER_S)
+            ask = Network().rdma_listener
+            listener = ask(address, server.rdma_port, LISTENER_S)
         tcp = knocking.result()
     return ServerSigns(
         steps,

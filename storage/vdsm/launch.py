@@ -23,7 +23,6 @@ from ovirt_rdma.host.policy import store
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import PolicySource
 from ovirt_rdma.host.system.safe_file import read_file
-from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.mounts import DegradedMarks
 from ovirt_rdma.storage.readiness import ProbeContext, RecentAnswers
 from ovirt_rdma.storage.vdsm.connection import (
@@ -70,8 +69,7 @@ def prepare(root: str = "/") -> Prepared:
     main = load_main()
     vdsm = load()
     marks = DegradedMarks(under(root, DEGRADED_JSON))
-    network = RecentAnswers(probe)
-    around = ProbeContext(HostReader(root), network, time.sleep)
+    around = ProbeContext(HostReader(root), RecentAnswers(), time.sleep)
     shared = Shared(around, marks=marks)
     install(vdsm, PolicySource(under(root, POLICY_JSON)), shared)
     remarks = [f"NFS connections are made by ovirt-rdma {__version__}"]

@@ -32,7 +32,6 @@ from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.model import Route
 from ovirt_rdma.host.policy.model import TCP, TRANSPORTS, NfsRule, RuleMatch
 from ovirt_rdma.storage.messages import classify
-from ovirt_rdma.storage.probe import step_of
 from ovirt_rdma.storage.readiness import (
     NOT_READY,
     READY,
@@ -40,6 +39,7 @@ from ovirt_rdma.storage.readiness import (
     Readiness,
     Step,
     local_steps,
+    step_of,
 )
 from ovirt_rdma.storage.transport import Families, choose, stock_warnings
 

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from ovirt_rdma.host.system import commands
-from ovirt_rdma.storage import probe as network_probe
-from ovirt_rdma.storage.probe import rdma_listener, resolve, tcp_answers
-from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN
+from ovirt_rdma.storage import readiness
+from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Network
+
+resolve, tcp_answers = Network().resolve, Network().tcp_answers
+rdma_listener = Network().rdma_listener
 
 pytestmark = pytest.mark.hypervisor
 
@@ -26,8 +28,8 @@ def probe(tmp_path, monkeypatch):
     def put(text: str) -> Path:
         script = tmp_path / "probe.py"
         script.write_text("import sys, time, os\n" + text)
-        monkeypatch.setattr(network_probe, "PROBE", script)
-        monkeypatch.setattr(network_probe, "SYSTEM_PYTHON", sys.executable)
+        monkeypatch.setattr(readiness, "PROBE", script)
+        monkeypatch.setattr(readiness, "SYSTEM_PYTHON", sys.executable)
         return tmp_path
 
     return put
@@ -103,12 +105,12 @@ def test_a_broken_probe_is_honestly_unknown(probe, text):
 
 def test_a_probe_that_never_starts_is_unknown(probe, monkeypatch):
     probe("time.sleep(600)")
-    monkeypatch.setattr(network_probe, "STARTUP_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(readiness, "STARTUP_TIMEOUT_S", 0.2)
     assert rdma_listener("10.0.0.1", 20049, 60).verdict == UNKNOWN
 
 
 def test_no_python_for_the_probe(monkeypatch):
-    monkeypatch.setattr(network_probe, "SYSTEM_PYTHON", "/nonexistent/python3")
+    monkeypatch.setattr(readiness, "SYSTEM_PYTHON", "/nonexistent/python3")
     step = rdma_listener("10.0.0.1", 20049, 60)
     assert step.verdict == UNKNOWN
     assert "could not be started" in step.detail

@@ -13,7 +13,6 @@ from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.statistics import Counter, PortCounters
 from ovirt_rdma.host.policy.model import Policy
-from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.health import signs
 from ovirt_rdma.storage.health.look import BETWEEN_S, Looker, recent_errors
 from ovirt_rdma.storage.health.signs import (
@@ -23,7 +22,7 @@ from ovirt_rdma.storage.health.signs import (
     Answer,
     Knock,
 )
-from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
+from ovirt_rdma.storage.readiness import NOT_READY, READY, Network, Step
 
 NO_POLICY = Policy()
 FAST, LATE = Answer(seconds=0.002), Answer(late=True)
@@ -69,7 +68,9 @@ class Site:
         self.now, self.slept = 1000.0, []
         self.changed = lambda statistics: statistics
         monkeypatch.setattr(signs, "knock", self.servers.knock)
-        monkeypatch.setattr(probe, "rdma_listener", self.servers.listener)
+        monkeypatch.setattr(
+            Network, "rdma_listener", staticmethod(self.servers.listener)
+        )
         self.looker = Looker(
             str(self.root.path),
             HostReader(self.root.path, self.root.runner),

@@ -39,8 +39,7 @@ from ovirt_rdma.storage.health.state import (
     UNKNOWN,
 )
 from ovirt_rdma.storage.health.verdict import DEAD_S, judge, needs_signs
-from ovirt_rdma.storage.probe import server_side_fix
-from ovirt_rdma.storage.readiness import NOT_READY, Step
+from ovirt_rdma.storage.readiness import NOT_READY, Step, server_side_fix
 
 SILENCE = {
     # name: what was seen, then state, cause, certain, reason
