@@ -18,8 +18,8 @@ from support.storage.fake_mount import FakeMount
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.system.safe_file import MOST_BYTES
+from ovirt_rdma.storage.benchmark import measure
 from ovirt_rdma.storage.benchmark import scratch as scratch_module
-from ovirt_rdma.storage.benchmark import tools
 from ovirt_rdma.storage.benchmark.scratch import (
     MOUNT,
     Keeper,
@@ -531,7 +531,7 @@ def test_fio_without_package_is_named():
         raise NotInstalled("No such file or directory")
 
     with pytest.raises(Problem) as caught:
-        tools.engine(run)
+        measure.engine(run)
     assert caught.value.fix == "install it: dnf install fio fio-engine-libaio"
 
 
