@@ -94,7 +94,6 @@ from ovirt_rdma.storage.readiness import (
     Step,
 )
 from ovirt_rdma.storage.transport import (
-    Families,
     choose,
     stock_warnings,
 )
@@ -507,7 +506,7 @@ class ShowOptions(_OfExport):
         tls = contradiction(engine, bool(rule and rule.transport != TCP))
         warnings = [*remarks(engine, kind), *([tls] if tls else ())]
         if match is None:
-            choice = choose(None, engine, Families(), None)
+            choice = choose(None, engine)
             warnings = [*stock_warnings(engine), *warnings]
         else:
             # The same decision as in vdsmd, from the same sources.
@@ -548,7 +547,7 @@ class ShowOptions(_OfExport):
                     "policy": source,
                 },
             )
-        return ExitCode.CHECKS_FAILED if choice.refused else ExitCode.DONE
+        return ExitCode.DONE if choice.first else ExitCode.CHECKS_FAILED
 
 
 def _engine_options(text: str) -> MountOptions:

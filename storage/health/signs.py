@@ -48,7 +48,7 @@ from ovirt_rdma.host.paths import PROBES, VDSM_MOUNTS
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.json_codec import Records, json_value
 from ovirt_rdma.host.system.safe_file import read_file
-from ovirt_rdma.host.system.signals import default_signals
+from ovirt_rdma.host.system.signals import close_files, default_signals
 from ovirt_rdma.host.system.tree import VDSM_GID, VDSM_UID, seconds_after_boot, start_of
 from ovirt_rdma.storage.readiness import (
     NOT_READY,
@@ -381,7 +381,7 @@ def _be_child(writer: int, work: Callable[[], Iterable[dict[str, Any]]]) -> NoRe
         default_signals()
         os.setsid()
         os.chdir("/")
-        _close_all_but(writer)
+        close_files(writer)
         try:
             for fields in work():
                 _write(writer, fields)
@@ -393,21 +393,6 @@ def _be_child(writer: int, work: Callable[[], Iterable[dict[str, Any]]]) -> NoRe
 
 def _write(writer: int, fields: dict[str, Any]) -> None:
     os.write(writer, json.dumps(fields).encode("ascii") + b"\n")
-
-
-def _close_all_but(kept: int) -> None:
-    """Close all files but ``kept``; 0 to 2 are /dev/null then."""
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
-        descriptor = int(name)
-        if descriptor != kept and descriptor > 2:
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
-    null = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        if standard != kept:
-            os.dup2(null, standard)
-    if null > 2:
-        os.close(null)
 
 
 def _answer_of(child: Child) -> Answer:

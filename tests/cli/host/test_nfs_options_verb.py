@@ -21,7 +21,7 @@ from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.model import TRANSPORTS
 from ovirt_rdma.storage.readiness import READY, UNKNOWN, ProbeContext
 from ovirt_rdma.storage.vdsm.connection import load
-from ovirt_rdma.storage.vdsm.export import FailureMemory, Shared
+from ovirt_rdma.storage.vdsm.export import Shared
 from ovirt_rdma.storage.vdsm.launch import install
 
 
@@ -247,7 +247,7 @@ def test_vdsm_passes_exactly_that_to_mount(
         said = json.loads(out.getvalue())
 
         policy = load_policy_file(path).policy
-        shared = Shared(around, FailureMemory())
+        shared = Shared(around)
         install(load(), InForce(policy), shared)
         kernel.addresses["nas"] = "10.0.0.1"
         for each in ("10.0.0.1", "fd00::1", "nas"):
