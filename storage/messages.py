@@ -79,8 +79,8 @@ def read_messages() -> tuple[list[MountFailure], list[MountFailure]]:
     mount, _, log = text.partition("\n## The kernel's log")
     return (
         [
-            MountFailure(*row[:3], "" if row[3] == "the same" else row[3])
-            for row in _ROW.findall(mount)
+            MountFailure(words, meaning, fix, "" if rdma == "the same" else rdma)
+            for words, meaning, fix, rdma in _ROW.findall(mount)
         ],
         [MountFailure(*row[:3]) for row in _ROW.findall(log)],
     )

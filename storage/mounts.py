@@ -479,6 +479,18 @@ class MountReview:
         """Why it is degraded; None if it is not, or if the reason is unknown."""
         return self.mark.reason if self.mark else self.cause or None
 
+    def document(self) -> dict[str, Optional[str]]:
+        """Return what it is, for programs."""
+        return {
+            "export": self.mount.source,
+            "mountpoint": self.mount.mountpoint,
+            "transport": self.proof.transport,
+            "rule": self.match.rule.name if self.match else None,
+            "since": self.since,
+            "reason": self.reason,
+            "fix": self.fix,
+        }
+
 
 def review_all(
     facts: Facts,
@@ -536,30 +548,34 @@ def review(
     match_of = match_of or (lambda source: _match(source, policy))
     match = match_of(mount.source)
     runs = f"{mount.source} runs over {proof.transport or 'an unproven transport'}"
-    found = MountReview(mount, match, proof, UNNAMED, f"{runs}; no rule names it")
-    found = replace(found, since=since)
+    found = MountReview(
+        mount, match, proof, UNNAMED, f"{runs}; no rule names it", since=since
+    )
     if match is None:
         return found
     wanted = _wanted(match)
     by_rule = f"{match.rule.title} says {match.rule.transport}"
     if proof.transport is None:
         sentence = f"{mount.source}: the kernel's signals do not agree ({proof})"
-        found = replace(found, verdict=UNPROVEN, sentence=sentence, mark=mark)
-        return replace(found, fix=UNPROVEN_FIX)
+        return replace(
+            found, verdict=UNPROVEN, sentence=sentence, fix=UNPROVEN_FIX, mark=mark
+        )
     if proof.transport == wanted:
         return replace(found, verdict=OK, sentence=f"{runs}, as {by_rule}")
     if mark is not None and mark.transport != proof.transport:
         mark = None
     if mark is None and not _by_nfs_class(mount):
-        sentence = f"{runs}, but {by_rule}; {_POSIXFS}"
-        found = replace(found, verdict=NOT_COVERED, sentence=sentence)
         row = (
             "remove RDMA from"
             if wanted == TCP
             else "add proto=rdma (proto=rdma6 for IPv6) to"
         )
-        fix = f"{row} the mount options of its storage connection, {_OR_BY_A_DOMAIN}"
-        return replace(found, fix=fix)
+        return replace(
+            found,
+            verdict=NOT_COVERED,
+            sentence=f"{runs}, but {by_rule}; {_POSIXFS}",
+            fix=f"{row} the mount options of its storage connection, {_OR_BY_A_DOMAIN}",
+        )
     cause = ""
     if others and uses_earlier_connection(mount, match.rule.port) is not False:
         cause = conflict_clause(others)
@@ -574,18 +590,16 @@ def review(
     else:
         ready = f"once all but '{OTHERS}' is" if others else "once it is"
         steps.append(f"{nfs_check(mount.source)}; {ready} ready, {REMOUNT}")
-    return MountReview(
-        mount,
-        match,
-        proof,
-        DEGRADED,
-        f"{runs}, but {by_rule}; {history}",
-        "; then ".join(step for step in steps if step),
-        since,
-        mark,
-        cause,
-        others,
-        against,
+    return replace(
+        found,
+        verdict=DEGRADED,
+        sentence=f"{runs}, but {by_rule}; {history}",
+        fix="; then ".join(step for step in steps if step),
+        since=since,
+        mark=mark,
+        cause=cause,
+        others=others,
+        against=against,
     )
 
 

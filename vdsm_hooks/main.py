@@ -146,7 +146,7 @@ def _run_worker(point: str, limit_s: float, work: Work, writing: int) -> None:
         from ovirt_rdma.host.system.signals import close_files  # noqa: PLC0415
 
         close_files(writing)
-        sys.stdin = sys.stdout = sys.stderr = None  # type: ignore[assignment]
+        sys.stdin = sys.stdout = sys.stderr = None
         # The worker ends even if its parent was killed.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, limit_s + _OUTPUT_S)

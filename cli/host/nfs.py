@@ -225,16 +225,10 @@ def _print_proof(review: MountReview, output: Output) -> None:
 
 def _list_document(review: MountReview) -> dict[str, Any]:
     return {
-        "export": review.mount.source,
-        "mountpoint": review.mount.mountpoint,
+        **review.document(),
         "version": review.mount.version,
-        "transport": review.proof.transport,
-        "rule": review.match.rule.name if review.match else None,
         "verdict": review.verdict,
-        "since": review.since,
-        "reason": review.reason,
         "sentence": review.sentence,
-        "fix": review.fix,
         "signals": [asdict(signal) for signal in review.proof.signals],
         **_negotiated(review.mount),
     }

@@ -535,13 +535,6 @@ def test_fio_without_package_is_named():
     assert caught.value.fix == "install it: dnf install fio fio-engine-libaio"
 
 
-def test_without_root_the_folder_is_named(tmp_path):
-    (tmp_path / "run").write_text("no folder")
-    with pytest.raises(Problem) as caught, Scratch(str(tmp_path)).only_run():
-        pass
-    assert caught.value.id == "bench-folder-unusable"
-
-
 def test_a_table_of_mounts_that_cannot_be_read_is_one_sentence(scratch, mounts):
     with pytest.raises(Problem) as caught, scratch.only_run():
         _in_use(scratch)

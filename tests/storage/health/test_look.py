@@ -409,18 +409,3 @@ def test_a_receiver_that_is_late_loses_no_packets():
     late = ("req_rnr_retries_exceeded", "retry_rnr_exceeded_err", "rnr_nak_retry_err")
     samples = [[port(hardware=[(name, value) for name in late])] for value in (0, 99)]
     assert recent_errors(samples) == {}
-
-
-def test_errors_are_added_up_and_samples_with_waits_in_vain_are_counted():
-    values = [(0, 0), (1, 2), (5, 2), (5, 3)]
-    samples = [
-        [
-            port(
-                counters=[("symbol_error", bits)],
-                hardware=[("local_ack_timeout_err", again)],
-            )
-        ]
-        for bits, again in values
-    ]
-    counts = {"symbol_error": 5, "local_ack_timeout_err": 3}
-    assert recent_errors(samples) == {("mlx5_0", 1): (counts, 2)}
