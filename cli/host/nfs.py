@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Optional
 
 from ovirt_rdma.cli.command import Ended
@@ -47,8 +46,6 @@ from ovirt_rdma.cli.parser import (
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.collect.storage import MOUNTINFO
-from ovirt_rdma.host.daemon.loop import NOT_RUNNING, OFF, START, read_daemon
-from ovirt_rdma.host.enablement.state import marker_mode
 from ovirt_rdma.host.errors import ExitCode, Problem, UsageProblem
 from ovirt_rdma.host.export import (
     AUTO,
@@ -60,7 +57,6 @@ from ovirt_rdma.host.export import (
     option_string,
 )
 from ovirt_rdma.host.facts.model import Facts, NfsMount, load
-from ovirt_rdma.host.paths import DAEMON_UNIT
 from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, RuleMatch, rule_for
 from ovirt_rdma.host.server_kinds import contradiction, kind_of, remarks
 from ovirt_rdma.host.system.json_codec import plain
@@ -270,7 +266,7 @@ class CheckHealth(HostVerb, AllowNone):
     def run(self, context: Context) -> int:
         output = context.output
         policy, _ = policy_in_question(self.policy, context)
-        state = looker(context.root).look(policy, self.export, read=True)
+        state = Looker(context.root).look(policy, self.export, read=True)
         problems = list(state.problems)
         paths = read_paths(context.root, problems)
         if self.export and not state.mounts:
@@ -290,11 +286,6 @@ class CheckHealth(HostVerb, AllowNone):
         return verdict_code(
             self, looked_at=bool(state.mounts), failed=state.worst != HEALTH_OK
         )
-
-
-def looker(root: str) -> Looker:
-    """Return what looks at the mounts; tests replace it."""
-    return Looker(root)
 
 
 class ShowPaths(HostVerb, AllowNone):
@@ -334,7 +325,13 @@ class ShowPaths(HostVerb, AllowNone):
                 )
         reason, fix, wanted = "No mount on this host has paths", "", False
         if state is None:
-            reason, fix, wanted = _no_paths(context.root)
+            policy, _ = policy_in_question(None, context)
+            wanted = any(rule.paths for rule in policy.nfs.rules)
+            reason = "No rule of the policy has paths"
+            fix = "add paths to the rule of the server: ovirt-rdma-policy(5)"
+        if wanted:
+            reason = "The paths are unknown: nobody keeps their state"
+            fix = "ovirt-rdma-host daemon status shows why"
         if not output.for_people:
             content = {
                 "reason": "" if found else reason,
@@ -358,31 +355,6 @@ class ShowPaths(HostVerb, AllowNone):
 
 def _has(server: ServerPaths, export: Export) -> bool:
     return any(export.same_as(Export.maybe(one)) for one in server.exports)
-
-
-def _no_paths(root: str) -> tuple[str, str, bool]:
-    """Return why nobody keeps the state of paths; what to do; and whether somebody
-    should.
-    """
-    try:
-        daemon = read_daemon(root)
-    except Problem as problem:
-        return problem.one_line, problem.fix, True
-    if daemon is None and marker_mode(Path(root)) is None:
-        enable = "ovirt-rdma-host enable"
-        return "Nobody watches paths: this host is not enabled", enable, False
-    if daemon is None:
-        return NOT_RUNNING, START, True
-    task = next((one for one in daemon.tasks if one.name == "paths"), None)
-    if task is None:
-        restart = f"systemctl restart {DAEMON_UNIT}"
-        return "The daemon that is running does not know paths", restart, True
-    if task.state == OFF:
-        edit = "add paths to the rule of the server: ovirt-rdma-policy(5)"
-        return "No rule of the policy has paths", edit, False
-    said = f": {task.sentence}" if task.sentence else ""
-    journal = f"journalctl -b -u {DAEMON_UNIT}"
-    return f"The paths are unknown; task paths: {task.state}{said}", journal, True
 
 
 class Watch(HostVerb):

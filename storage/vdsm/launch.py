@@ -15,7 +15,6 @@ from typing import Any
 
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.software import replaces_nfs_connections
 from ovirt_rdma.host.enablement.state import MODE_VDSMD
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import DEGRADED_JSON, ENABLED, POLICY_JSON, under
@@ -78,12 +77,6 @@ def prepare(root: str = "/") -> Prepared:
     stored = store.in_force(under(root, POLICY_JSON))
     if stored.problem is not None:
         remarks.append(f"{stored.problem}; {stored.consequence}; {stored.problem.fix}")
-    if replaces_nfs_connections(vdsm.nfs_mount_options):
-        remarks.append(
-            "vdsm.conf sets the deprecated irs/nfs_mount_options: connections for "
-            "which the engine sends no NFS version, timeout or retransmissions bypass "
-            "the policy; remove it"
-        )
     return Prepared(main, tuple(remarks))
 
 
