@@ -167,9 +167,9 @@ def _common(name: str, file: str, size: int) -> tuple[str, ...]:
 
 def check_layout(output: str, size: int) -> None:
     """Check that fio wrote ``size`` bytes, by its JSON; raises as :func:`parse`."""
-    written = _number(_job(output), "write", "io_bytes")
-    if written is None or written < size:
-        raise incomplete(f"it wrote {written or 0:.0f} of {size} bytes of the file")
+    (written,) = _numbers(output, ("write", "io_bytes"))
+    if written < size:
+        raise incomplete(f"it wrote {written:.0f} of {size} bytes of the file")
 
 
 def parse(output: str, load: Load) -> FioResult:
@@ -177,40 +177,40 @@ def parse(output: str, load: Load) -> FioResult:
 
     Raises Problem if fio reports an error, or the output is not complete.
     """
-    job = _job(output)
     side = "write" if load.name in _WRITES else "read"
-    rate, operations = (_number(job, side, key) for key in ("bw_bytes", "iops"))
-    longest_ns = _number(job, side, "clat_ns", "percentile", "99.900000")
-    if rate == 0:
+    longest = (side, "clat_ns", "percentile", "99.900000")
+    rate, operations, longest_ns = _numbers(
+        output, (side, "bw_bytes"), (side, "iops"), longest
+    )
+    if not rate:
         raise incomplete("nothing was read or written")
-    if rate is None or operations is None or longest_ns is None:
-        raise incomplete("its JSON has no rate or no latencies")
     return FioResult(rate, operations, round(longest_ns / 1000, 1))
 
 
-def _job(output: str) -> dict[str, Any]:
+def _numbers(output: str, *places: tuple[str, ...]) -> list[float]:
+    """Return the numbers at these places of the job in fio's JSON."""
     start = output.find("{")
     if start < 0:
         raise incomplete(last_line(output))
+    found: list[float] = []
     try:
-        value = json_value(output[start:].encode("utf-8", "surrogateescape"))
+        value: Any = json_value(output[start:].encode("utf-8", "surrogateescape"))
+        job = value["jobs"][0]
+        failed = int(job["error"])
+        for place in () if failed else places:
+            value = job
+            for key in place:
+                value = value[key]
+            found.append(float(value))
+        if min(found, default=0) < 0:
+            raise ValueError
     except UnreadableJson as error:
         raise incomplete(f"its output: {error}") from None
-    jobs = value.get("jobs") if isinstance(value, dict) else None
-    if not isinstance(jobs, list) or not jobs or not isinstance(jobs[0], dict):
-        raise incomplete("its JSON has no job")
-    failed = _number(jobs[0], "error")
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError):
+        raise incomplete("its JSON has no job with all numbers") from None
     if failed:
-        raise failure(int(failed))
-    return jobs[0]
-
-
-def _number(value: Any, *keys: str) -> Optional[float]:
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0:
-        return float(value)
-    return None
+        raise failure(failed)
+    return found
 
 
 @dataclass(frozen=True)

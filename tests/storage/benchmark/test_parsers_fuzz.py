@@ -44,6 +44,7 @@ def _fio(read=62155174, write=0, error=0, **more):
     return json.dumps({"fio version": "fio-3.33", "jobs": [{**job, **more}]})
 
 
+NO_NUMBERS = "its JSON has no job with all numbers"
 FIO = "fio: this platform has no fallocate\nnote: both iodepth >= 1\n" + _fio()
 
 
@@ -63,10 +64,11 @@ def test_fio_gives_rate_and_percentiles():
         (_fio()[:200], "bench-fio-incomplete", "not JSON"),
         ("", "bench-fio-incomplete", "it printed nothing"),
         ("fio: terminated on signal 9\n", "bench-fio-incomplete", "signal 9"),
-        ('{"jobs": []}', "bench-fio-incomplete", "no job"),
+        ('{"jobs": []}', "bench-fio-incomplete", NO_NUMBERS),
         (_fio(read=0), "bench-fio-incomplete", "nothing was read"),
-        (_fio(read=None), "bench-fio-incomplete", "no rate"),
-        (_fio(read=_side(1, percentiles=False)), "bench-fio-incomplete", "no rate"),
+        (_fio(read=None), "bench-fio-incomplete", NO_NUMBERS),
+        (_fio(read=-1), "bench-fio-incomplete", NO_NUMBERS),
+        (_fio(read=_side(1, percentiles=False)), "bench-fio-incomplete", NO_NUMBERS),
     ],
 )
 def test_a_fio_that_failed_is_one_sentence(text, id, words):

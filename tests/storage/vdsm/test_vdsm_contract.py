@@ -215,14 +215,6 @@ def test_fixtures_put_the_registry_back(vdsm: VdsmUnderTest, tmp_path: Path) -> 
     assert registry == stock
 
 
-def test_an_unknown_type_is_refused_by_name(vdsm: VdsmUnderTest) -> None:
-    server = vdsm.storage_server
-    params = server.NfsConnectionParameters("1", EXPORT, None, None, None, None)
-    info = server.ConnectionInfo("cifs", params)
-    with pytest.raises(server.UnknownConnectionTypeError, match="cifs"):
-        server.ConnectionFactory.createConnection(info)
-
-
 # The trap of vdsm.conf's deprecated option
 
 
@@ -384,11 +376,6 @@ def test_a_bad_number_escapes_connect_as_1000(vdsm: VdsmUnderTest, key: str) -> 
     assert caught.value.code == 1000
 
 
-def test_no_definitions_is_a_key_error(vdsm: VdsmUnderTest) -> None:
-    with pytest.raises(KeyError):
-        vdsm.connect()
-
-
 # Names and places
 
 
@@ -440,57 +427,3 @@ def test_doubled_slashes_of_the_kernel_do_not_hide_a_mount(
     kernel.mount_before("nas.example://export//data", local, "nfsvers=4.2")
 
     assert connection.isConnected()
-
-
-@pytest.mark.parametrize(
-    ("asked", "kernel_options", "expected"),
-    [
-        ("auto", None, -1),
-        ("auto", "nfsvers=4.2", 4),
-        ("auto", "nfsvers=3", 3),
-        ("4.1", None, "4.1"),
-        ("3", "nfsvers=4.2", "3"),
-    ],
-)
-def test_version_is_what_was_asked_for_or_what_is_mounted(
-    vdsm: VdsmUnderTest,
-    kernel: FakeKernel,
-    asked: str,
-    kernel_options: str,
-    expected: object,
-) -> None:
-    connection = vdsm.create(definition(protocol_version=asked))
-    if kernel_options:
-        local = connection._mountCon._getLocalPath()
-        kernel.mount_before(EXPORT, local, kernel_options)
-    assert connection.version == expected
-
-
-# Equality
-
-
-def test_connections_are_equal_by_id_export_and_options(vdsm: VdsmUnderTest) -> None:
-    one = vdsm.create(definition())
-    assert one == vdsm.create(definition())
-    assert hash(one) == hash(vdsm.create(definition()))
-    assert one != vdsm.create(definition(id="2"))
-    assert one != vdsm.create(definition(mnt_options="rdma"))
-    assert one != vdsm.create(definition(connection="other:/e"))
-    assert one != EXPORT
-    assert one._mountCon != one
-
-
-def test_a_subclass_is_equal_but_hashes_differently(vdsm: VdsmUnderTest) -> None:
-    stock = vdsm.storage_server.NFSConnection
-    sub = type("Sub", (stock,), {})
-    assert stock("1", EXPORT) == sub("1", EXPORT)
-    assert hash(stock("1", EXPORT)) != hash(sub("1", EXPORT))
-
-
-def test_mounts_are_equal_by_spec_and_place_only(vdsm: VdsmUnderTest) -> None:
-    first = vdsm.create(definition())._mountCon.getMountObj()
-    second = vdsm.create(definition(mnt_options="rdma"))._mountCon.getMountObj()
-    other = vdsm.create(definition(connection="o:/e"))._mountCon.getMountObj()
-    assert first == second
-    assert hash(first) == hash(second)
-    assert first != other
