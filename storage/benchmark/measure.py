@@ -378,7 +378,16 @@ class Measuring:
         domain = self.scratch.domain()
         if domain and not yes_write:
             raise _is_domain(f"{self.export} has the storage domain {domain}")
-        check_space(size, *self.scratch.free_space(), str(self.export))
+        free, total = self.scratch.free_space()
+        needed = size + int(total * _KEPT_FREE)
+        if free < needed:
+            raise Refused(
+                "bench-no-space",
+                f"{self.export} has {free // MIB} MiB free, and bench needs "
+                f"{needed // MIB} MiB: {size // MIB} MiB for its file, and a twentieth "
+                "is kept free",
+                "give --size-mib a smaller number, or free space on the server",
+            )
         self.scratch.make(size)
         self.progress(f"writing the file of {size // MIB} MiB")
         # 1 MiB/s is the slowest server that is waited for.
@@ -398,20 +407,6 @@ class Measuring:
         place = str(self.scratch.mountpoint)
         sample = verdict.sample_between(before, after, place, path)
         return parse(output, load), sample
-
-
-def check_space(size: int, free: int, total: int, export: str) -> None:
-    """Raise Problem unless the file system of ``export`` has space for the file; all
-    in bytes.
-    """
-    needed = size + int(total * _KEPT_FREE)
-    if free < needed:
-        raise Refused(
-            "bench-no-space",
-            f"{export} has {free // MIB} MiB free, and bench needs {needed // MIB} "
-            f"MiB: {size // MIB} MiB for its file, and a twentieth is kept free",
-            "give --size-mib a smaller number, or free space on the server",
-        )
 
 
 def _is_domain(sentence: str) -> Refused:

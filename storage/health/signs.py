@@ -39,7 +39,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, NoReturn, Optional
+from typing import Any, Callable, NoReturn, Optional
 
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
@@ -58,7 +58,6 @@ from ovirt_rdma.storage.readiness import (
     ports_behind,
     read_local,
 )
-from ovirt_rdma.storage.transport import NFS_TCP_PORT
 
 PROBE_S = 2.0
 # Children at the same time: a fork of each for hundreds of mounts would take memory.
@@ -464,15 +463,6 @@ _RESULTS = {
 }
 
 
-class Server(NamedTuple):
-    """The ports of a server that are asked; ``rdma_port``: None if its RDMA listener
-    tells nothing, as for a TCP mount, or a server that answers.
-    """
-
-    tcp_port: int = NFS_TCP_PORT
-    rdma_port: Optional[int] = None
-
-
 @dataclass(frozen=True)
 class Knock:
     """The answer to a TCP connection: ACCEPTS, REFUSES, SILENT, ABSENT or UNREACHABLE
@@ -555,9 +545,11 @@ def _replies(connected: socket.socket, until: float) -> Optional[bool]:
 
 
 def signs_of(
-    servers: Mapping[str, Server], reader: HostReader
+    servers: Mapping[str, tuple[int, Optional[int]]], reader: HostReader
 ) -> dict[str, ServerSigns]:
     """Return the signs of each server, by its address; all are asked at the same time.
+    ``servers`` has their ports: of TCP, and of RDMA, None if that listener tells
+    nothing, as for a TCP mount, or a server that answers.
 
     Reads the facts of this host once. Raises nothing for what a host or a server has.
     """
@@ -569,8 +561,8 @@ def signs_of(
         facts = replace(facts, rdma_devices=reader.rdma_devices())
     with ThreadPoolExecutor(min(_AT_ONCE, len(servers))) as threads:
         found = {
-            address: threads.submit(_signs, address, server, facts, routes[address])
-            for address, server in servers.items()
+            address: threads.submit(_signs, address, *ports, facts, routes[address])
+            for address, ports in servers.items()
         }
         return {address: one.result() for address, one in found.items()}
 
@@ -583,7 +575,11 @@ def _ports(facts: Facts, route: Optional[Route]) -> list[tuple[RdmaDevice, RdmaP
 
 
 def _signs(
-    address: str, server: Server, facts: Facts, route: Optional[Route]
+    address: str,
+    tcp_port: int,
+    rdma_port: Optional[int],
+    facts: Facts,
+    route: Optional[Route],
 ) -> ServerSigns:
     steps = local_steps(facts, route)
     netdev = route.netdev if route else None
@@ -597,12 +593,12 @@ def _signs(
     state = next((n.operstate for n in facts.netdevs if n.name == netdev), "")
     listener = None
     with ThreadPoolExecutor(1) as other:
-        knocking = other.submit(knock, address, server.tcp_port, KNOCK_S)
+        knocking = other.submit(knock, address, tcp_port, KNOCK_S)
         wait([knocking], ALONE_S)
         # Without a route or a port there is nobody to ask.
-        if server.rdma_port and all(step.verdict != NOT_READY for step in steps):
+        if rdma_port and all(step.verdict != NOT_READY for step in steps):
             ask = Network().rdma_listener
-            listener = ask(address, server.rdma_port, LISTENER_S)
+            listener = ask(address, rdma_port, LISTENER_S)
         tcp = knocking.result()
     return ServerSigns(
         steps,

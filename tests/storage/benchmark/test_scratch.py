@@ -450,14 +450,6 @@ def test_a_mount_that_fails_says_what_mount_nfs_meant(scratch, mounts):
     assert _is_clean(scratch, mounts)
 
 
-def test_a_storage_domain_is_seen(scratch, mounts):
-    (mounts.server / DOMAIN / "dom_md").mkdir(parents=True)
-    (mounts.server / "c1b2ef3e-0c5e-4f5c-9d3a-6a1b2c3d4e50").mkdir()
-    with scratch.only_run():
-        scratch.mount(EXPORT, OPTIONS, over_rdma=True)
-        assert scratch.domain() == DOMAIN
-
-
 def test_a_folder_that_cannot_be_read_is_no_domain_and_no_free_export(scratch, mounts):
     (mounts.server / DOMAIN).mkdir()
     # A loop of links answers ELOOP, as a dead server answers EIO.

@@ -365,29 +365,6 @@ def port(device="mlx5_0", number=1, counters=(), hardware=()):
     )
 
 
-def test_errors_of_ports():
-    before = [
-        port(
-            counters=[("symbol_error", 5), ("port_xmit_data", 1), ("link_downed", 2)],
-            hardware=[("packet_seq_err", 0), ("local_ack_timeout_err", None)],
-        ),
-        port("mlx5_1", counters=[("symbol_error", 9)]),
-        port("mlx5_2", counters=[("symbol_error", 9)]),
-    ]
-    after = [
-        port(
-            counters=[("symbol_error", 8), ("port_xmit_data", 99), ("link_downed", 2)],
-            hardware=[("packet_seq_err", 4), ("local_ack_timeout_err", 7)],
-        ),
-        # Reset by perfquery -R.
-        port("mlx5_1", counters=[("symbol_error", 0)]),
-        port("mlx5_2", counters=[("symbol_error", 9)]),
-        port("mlx5_3", counters=[("symbol_error", 9)]),
-    ]
-    found = {"symbol_error": 3, "packet_seq_err": 4}, 0
-    assert recent_errors([before, after]) == {("mlx5_0", 1): found}
-
-
 @pytest.mark.parametrize(
     "name",
     [
