@@ -327,8 +327,8 @@ class HealthWatch(Task):
         self._late[now.mountpoint] = late
         if 0 < late < _LOOKS_TO_BE_SLOW and (before is None or before.state == OK):
             once = f"late once: {now.sentence}"
-            sound = {"state": OK, "cause": None, "certain": True, "reason": ""}
-            now = dataclasses.replace(now, **sound, sentence=once, fix="")
+            now = dataclasses.replace(now, state=OK, sentence=once, fix="")
+            now = dataclasses.replace(now, cause=None, certain=True, reason="")
         same = before is not None and before.state == now.state
         since = before.since if same and before else at
         return dataclasses.replace(now, since=since)
