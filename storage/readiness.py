@@ -20,7 +20,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Optional, TypeVar, cast
 
@@ -395,7 +395,6 @@ def server_side_fix(port: int) -> str:
     )
 
 
-@dataclass(frozen=True)
 class ProbeContext:
     """The sources of the answers: the host's facts, the network, the clock.
 
@@ -403,14 +402,16 @@ class ProbeContext:
     ``sleep`` nobody waits for ports that are coming up.
     """
 
-    reader: HostReader
-    network: Network = field(default_factory=Network)
-    sleep: Optional[Callable[[float], None]] = None
-    clock: Callable[[], float] = time.monotonic
-    local_facts: LocalFacts = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "local_facts", LocalFacts(self.reader, self.clock))
+    def __init__(
+        self,
+        reader: HostReader,
+        network: Optional[Network] = None,
+        sleep: Optional[Callable[[float], None]] = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.reader, self.network = reader, network or Network()
+        self.sleep, self.clock = sleep, clock
+        self.local_facts = LocalFacts(reader, clock)
 
 
 class ServerReadiness:

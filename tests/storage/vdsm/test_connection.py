@@ -191,7 +191,7 @@ class TestRequireRdma:
             if site.now >= 5:
                 site.root.write(STATE, "4: ACTIVE")
 
-        object.__setattr__(site.shared.surroundings, "sleep", sleep)
+        site.shared.surroundings.sleep = sleep
         assert site.connect(f"{NAS}:/e") == [0]
         assert site.now == 5
         assert f"{NAS}:/e: waited 5.0 s for an RDMA port to come up" in caplog.text
@@ -242,7 +242,7 @@ class TestRequireRdma:
             if site.now >= 8:
                 site.root.route(NAS, "eth0", "10.0.0.2")
 
-        object.__setattr__(site.shared.surroundings, "sleep", sleep)
+        site.shared.surroundings.sleep = sleep
         assert site.connect(f"{NAS}:/e") == [0]
         assert site.now == 8
 
@@ -633,7 +633,7 @@ class TestManyAtOnce:
             site.kernel.wait_for_mounts(2)
             site._sleep(seconds)
 
-        object.__setattr__(site.shared.surroundings, "sleep", sleep)
+        site.shared.surroundings.sleep = sleep
         exports = [f"{NAS}:/rdma", "10.99.0.8:/unnamed", f"{NAS}:/tcp"]
         assert site.connect(*exports) == [MOUNT_FAILED, 0, 0]
         mounted = [call.spec for call in site.kernel.mounts]
