@@ -447,9 +447,6 @@ _OR_BY_A_DOMAIN = (
     f"is an NFS domain, {REMOUNT}"
 )
 
-# The rule that names a source, such as "nas:/data".
-MatchOf = Callable[[str], Optional[RuleMatch]]
-
 
 @dataclass(frozen=True)
 class MountReview:
@@ -514,39 +511,29 @@ def review_all(
         marks.setdefault(mark.mountpoint, []).append(mark)
     match = functools.lru_cache(None)(lambda source: _match(source, policy))
     return [
-        review(
+        _review(
+            facts,
             mount,
-            policy,
-            facts.cm_ids,
-            utc_time(facts.booted_at, mounted_s(mount, facts.uptime_s)),
             mark_of(mount, marks.get(mount.mountpoint, ()), facts.uptime_s),
-            others=_others_at(mount, together.get(connection_of(mount), ())),
-            match_of=match,
+            _others_at(mount, together.get(connection_of(mount), ())),
+            match,
         )
         for mount in (facts.nfs_mounts if mounts is None else mounts)
     ]
 
 
-def review(
+def _review(
+    facts: Facts,
     mount: NfsMount,
-    policy: Policy,
-    cm_ids: Optional[Sequence[CmId]] = None,
-    since: Optional[str] = None,
-    mark: Optional[DegradedMark] = None,
-    *,
-    others: tuple[NfsMount, ...] = (),
-    match_of: Optional[MatchOf] = None,
+    mark: Optional[DegradedMark],
+    others: tuple[NfsMount, ...],
+    match_of: Callable[[str], Optional[RuleMatch]],
 ) -> MountReview:
-    """Compare one mount with ``policy``.
-
-    ``cm_ids`` is None if they are unknown, ``since`` is when it was mounted. ``mark``
-    is what vdsmd recorded about it; it is ignored if the transport has changed.
-    ``others`` are the mounts on its connection. ``match_of`` may cache which rule names
-    a source.
+    """Compare one mount with the rule that names its source. ``mark`` is ignored if the
+    transport has changed; ``others`` are the mounts on its connection.
     """
-    proof = prove(mount, cm_ids)
-    match_of = match_of or (lambda source: _match(source, policy))
-    match = match_of(mount.source)
+    proof, match = prove(mount, facts.cm_ids), match_of(mount.source)
+    since = utc_time(facts.booted_at, mounted_s(mount, facts.uptime_s))
     runs = f"{mount.source} runs over {proof.transport or 'an unproven transport'}"
     found = MountReview(
         mount, match, proof, UNNAMED, f"{runs}; no rule names it", since=since

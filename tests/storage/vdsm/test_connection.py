@@ -15,9 +15,10 @@ import pytest
 from support.storage.fake_kernel import ACCESS_DENIED, NO_SUCH_PATH, WRONG_OPTION
 from support.storage.vdsm_site import ACCESS, GENERAL, MOUNT_FAILED, NAS, NAS6, Site
 
+from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import VDSM_MOUNTS
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
-from ovirt_rdma.storage.mounts import DEGRADED, NOT_COVERED, MountReview, review
+from ovirt_rdma.storage.mounts import DEGRADED, NOT_COVERED, MountReview, review_all
 from ovirt_rdma.storage.readiness import READY, UNKNOWN
 from ovirt_rdma.storage.vdsm import connection
 
@@ -995,7 +996,9 @@ def _reviewed(site: Site) -> MountReview:
     """Review the mount as ``nfs list`` does, at the real path of VDSM."""
     (mount,) = site.root.reader().nfs_mounts()
     place = f"{VDSM_MOUNTS}/{Path(mount.mountpoint).name}"
-    return review(replace(mount, mountpoint=place), site.policy)
+    there = (replace(mount, mountpoint=place),)
+    (reviewed,) = review_all(Facts("h", "k", 0.0, nfs_mounts=there), site.policy)
+    return reviewed
 
 
 def _mountpoint(site: Site) -> str:
