@@ -1,18 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.storage.messages import (
-    ABOUT_EXPORT,
-    ABOUT_SERVER,
-    classify,
-    known_in,
-    read_messages,
-)
+from ovirt_rdma.storage.messages import MOUNT, classify, known_in
 
 
 @pytest.mark.parametrize(
@@ -113,21 +105,8 @@ def test_a_page_of_messages_that_is_missing_is_one_sentence(monkeypatch, tmp_pat
         known_in("local length error")
 
 
-def test_without_the_page_a_failure_decides_the_same(monkeypatch):
-    lines = [(f"mount.nfs: {text}".encode(), True) for text in ABOUT_EXPORT]
-    lines += [(f"mount.nfs: {text}".encode(), False) for text in ABOUT_SERVER]
-    with_page = [classify(line, over_rdma=True) for line, _ in lines]
-    monkeypatch.setattr("ovirt_rdma.storage.messages.PAGES", (Path("/no.md"),))
-    for (line, about_export), before in zip(lines, with_page):
-        found = classify(line, over_rdma=True)
-        assert found.meaning == "the cause is unknown" != before.meaning
-        decided = (found.text, found.about_export, found.about_server)
-        assert decided == (line.decode(), about_export, not about_export)
-        assert decided == (before.text, before.about_export, before.about_server)
-
-
 def test_each_message_finds_itself_and_other_words_find_nothing():
-    for known in read_messages()[0]:
+    for known in MOUNT:
         assert known in known_in(known.text)
     assert known_in("FOO-01") == []
     assert known_in("") == []
