@@ -18,9 +18,8 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.export import Export, MountOptions
 from ovirt_rdma.host.policy.model import rule_for
 from ovirt_rdma.host.policy.store import PolicySource, store
-from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.readiness import READY, ProbeContext, Readiness, Step
-from ovirt_rdma.storage.transport import Families, choose
+from ovirt_rdma.storage.transport import choose
 from ovirt_rdma.storage.vdsm.connection import connection_class, load
 from ovirt_rdma.storage.vdsm.export import Shared
 
@@ -30,7 +29,7 @@ def main() -> None:
     runner = pyperf.Runner(program_args=("-m", PROGRAM))
     vdsm = load_vdsm()
     shape = load()
-    shared = Shared(ProbeContext(HostReader("/"), probe))
+    shared = Shared(ProbeContext(HostReader("/")))
     with tempfile.TemporaryDirectory() as name, vdsm.fresh(Path(name)):
         runner.bench_func(STOCK, _maker(shape.nfs_connection, FIRST))
         for case, rules, export in CASES:
@@ -51,8 +50,7 @@ def _choosing() -> Callable[[], Any]:
     if match is None:
         raise AssertionError(f"the first rule does not name {FIRST}")
     ready = Readiness((Step("listener", READY, "it accepts RDMA connections"),))
-    families = Families(rdma_ipv6=False, tcp_ipv6=None)
-    return lambda: choose(match, MountOptions(), families, ready)
+    return lambda: choose(match, MountOptions(), ready, tcp_ipv6=None)
 
 
 if __name__ == "__main__":

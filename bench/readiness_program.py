@@ -25,7 +25,7 @@ from ovirt_rdma.host.export import Export, MountOptions
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import rule_for
 from ovirt_rdma.host.system.commands import run_command
-from ovirt_rdma.storage import probe
+from ovirt_rdma.storage import readiness
 from ovirt_rdma.storage.readiness import READY, ProbeContext, ServerReadiness
 from ovirt_rdma.storage.vdsm.connection import in_order_of_answers
 from ovirt_rdma.storage.vdsm.export import NamedExport, Shared
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> None:
     folder, servers, how = Path(arguments[0]), int(arguments[1]), arguments[2]
     script = folder / "probe.py"
     script.write_text(_PROBE, encoding="ascii")
-    probe.PROBE = script
+    readiness.PROBE = script
     exports = _exports(folder / "root", servers)
     began, before = time.perf_counter(), _cpu_s()
     if how == TOGETHER:
@@ -101,7 +101,7 @@ def _exports(root: Path, servers: int) -> list[_Counted]:
         return text
 
     policy = parse_policy(_POLICY, "policy.yaml").policy
-    shared = Shared(ProbeContext(HostReader(host.path, run), probe))
+    shared = Shared(ProbeContext(HostReader(host.path, run)))
     exports = []
     for address in addresses:
         export = Export.parse(f"{address}:/vm")

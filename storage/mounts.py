@@ -447,9 +447,6 @@ _OR_BY_A_DOMAIN = (
     f"is an NFS domain, {REMOUNT}"
 )
 
-# The rule that names a source, such as "nas:/data".
-MatchOf = Callable[[str], Optional[RuleMatch]]
-
 
 @dataclass(frozen=True)
 class MountReview:
@@ -479,6 +476,18 @@ class MountReview:
         """Why it is degraded; None if it is not, or if the reason is unknown."""
         return self.mark.reason if self.mark else self.cause or None
 
+    def document(self) -> dict[str, Optional[str]]:
+        """Return what it is, for programs."""
+        return {
+            "export": self.mount.source,
+            "mountpoint": self.mount.mountpoint,
+            "transport": self.proof.transport,
+            "rule": self.match.rule.name if self.match else None,
+            "since": self.since,
+            "reason": self.reason,
+            "fix": self.fix,
+        }
+
 
 def review_all(
     facts: Facts,
@@ -502,64 +511,58 @@ def review_all(
         marks.setdefault(mark.mountpoint, []).append(mark)
     match = functools.lru_cache(None)(lambda source: _match(source, policy))
     return [
-        review(
+        _review(
+            facts,
             mount,
-            policy,
-            facts.cm_ids,
-            utc_time(facts.booted_at, mounted_s(mount, facts.uptime_s)),
             mark_of(mount, marks.get(mount.mountpoint, ()), facts.uptime_s),
-            others=_others_at(mount, together.get(connection_of(mount), ())),
-            match_of=match,
+            _others_at(mount, together.get(connection_of(mount), ())),
+            match,
         )
         for mount in (facts.nfs_mounts if mounts is None else mounts)
     ]
 
 
-def review(
+def _review(
+    facts: Facts,
     mount: NfsMount,
-    policy: Policy,
-    cm_ids: Optional[Sequence[CmId]] = None,
-    since: Optional[str] = None,
-    mark: Optional[DegradedMark] = None,
-    *,
-    others: tuple[NfsMount, ...] = (),
-    match_of: Optional[MatchOf] = None,
+    mark: Optional[DegradedMark],
+    others: tuple[NfsMount, ...],
+    match_of: Callable[[str], Optional[RuleMatch]],
 ) -> MountReview:
-    """Compare one mount with ``policy``.
-
-    ``cm_ids`` is None if they are unknown, ``since`` is when it was mounted. ``mark``
-    is what vdsmd recorded about it; it is ignored if the transport has changed.
-    ``others`` are the mounts on its connection. ``match_of`` may cache which rule names
-    a source.
+    """Compare one mount with the rule that names its source. ``mark`` is ignored if the
+    transport has changed; ``others`` are the mounts on its connection.
     """
-    proof = prove(mount, cm_ids)
-    match_of = match_of or (lambda source: _match(source, policy))
-    match = match_of(mount.source)
+    proof, match = prove(mount, facts.cm_ids), match_of(mount.source)
+    since = utc_time(facts.booted_at, mounted_s(mount, facts.uptime_s))
     runs = f"{mount.source} runs over {proof.transport or 'an unproven transport'}"
-    found = MountReview(mount, match, proof, UNNAMED, f"{runs}; no rule names it")
-    found = replace(found, since=since)
+    found = MountReview(
+        mount, match, proof, UNNAMED, f"{runs}; no rule names it", since=since
+    )
     if match is None:
         return found
     wanted = _wanted(match)
     by_rule = f"{match.rule.title} says {match.rule.transport}"
     if proof.transport is None:
         sentence = f"{mount.source}: the kernel's signals do not agree ({proof})"
-        found = replace(found, verdict=UNPROVEN, sentence=sentence, mark=mark)
-        return replace(found, fix=UNPROVEN_FIX)
+        return replace(
+            found, verdict=UNPROVEN, sentence=sentence, fix=UNPROVEN_FIX, mark=mark
+        )
     if proof.transport == wanted:
         return replace(found, verdict=OK, sentence=f"{runs}, as {by_rule}")
     if mark is not None and mark.transport != proof.transport:
         mark = None
     if mark is None and not _by_nfs_class(mount):
-        sentence = f"{runs}, but {by_rule}; {_POSIXFS}"
-        found = replace(found, verdict=NOT_COVERED, sentence=sentence)
         row = (
             "remove RDMA from"
             if wanted == TCP
             else "add proto=rdma (proto=rdma6 for IPv6) to"
         )
-        fix = f"{row} the mount options of its storage connection, {_OR_BY_A_DOMAIN}"
-        return replace(found, fix=fix)
+        return replace(
+            found,
+            verdict=NOT_COVERED,
+            sentence=f"{runs}, but {by_rule}; {_POSIXFS}",
+            fix=f"{row} the mount options of its storage connection, {_OR_BY_A_DOMAIN}",
+        )
     cause = ""
     if others and uses_earlier_connection(mount, match.rule.port) is not False:
         cause = conflict_clause(others)
@@ -574,18 +577,16 @@ def review(
     else:
         ready = f"once all but '{OTHERS}' is" if others else "once it is"
         steps.append(f"{nfs_check(mount.source)}; {ready} ready, {REMOUNT}")
-    return MountReview(
-        mount,
-        match,
-        proof,
-        DEGRADED,
-        f"{runs}, but {by_rule}; {history}",
-        "; then ".join(step for step in steps if step),
-        since,
-        mark,
-        cause,
-        others,
-        against,
+    return replace(
+        found,
+        verdict=DEGRADED,
+        sentence=f"{runs}, but {by_rule}; {history}",
+        fix="; then ".join(step for step in steps if step),
+        since=since,
+        mark=mark,
+        cause=cause,
+        others=others,
+        against=against,
     )
 
 

@@ -11,15 +11,20 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import json
 import math
+import os
+import select
+import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Optional, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any, Optional, TypeVar, cast
 
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.adapter_models import without_rdma_device
 from ovirt_rdma.host.facts.devices import (
     Guid,
@@ -30,6 +35,8 @@ from ovirt_rdma.host.facts.devices import (
 )
 from ovirt_rdma.host.facts.model import Facts, Route
 from ovirt_rdma.host.policy.model import MAX_SETTLE_S, NfsRule
+from ovirt_rdma.host.system.commands import CommandFailed, run_command
+from ovirt_rdma.storage.rdma_cm_probe import DEVICE
 
 READY = "ready"
 NOT_READY = "not ready"
@@ -262,20 +269,132 @@ SETTLE_POLL_S = 0.5
 RESOLVE_TIMEOUT_S = 10.0
 
 
-class Network(Protocol):
-    """The questions that :mod:`ovirt_rdma.storage.probe` answers; tests replace it."""
+SYSTEM_PYTHON = "/usr/bin/python3"
+PROBE = Path(__file__).with_name("rdma_cm_probe.py")
+# For the child to load Python on a busy host; not part of the timeout.
+STARTUP_TIMEOUT_S = 30.0
+_LONGEST_LINE = 1 << 16
+_LISTENER = "listener"
+_asking: dict[str, threading.Lock] = {}
+
+
+class Network:
+    """Asks a server: its address, TCP port and RDMA listener. Each question ends at its
+    deadline: child processes resolve names and try RDMA connections, and are killed
+    then.
+    """
 
     def resolve(self, server: str, timeout_s: float) -> tuple[str, ...]:
-        """Return the addresses of a server, in the order to try them."""
+        """Return the addresses of ``server``; empty if its name does not resolve.
+
+        The order is that of getaddrinfo, which mount.nfs uses. An address is returned
+        unchanged. The name service has ``timeout_s`` seconds.
+        """
+        with contextlib.suppress(ValueError):
+            return (str(ipaddress.ip_address(server)),)
+        try:
+            output = run_command(["getent", "ahosts", "--", server], timeout_s)
+        except CommandFailed:
+            return ()
+        # One line per socket type: ADDRESS TYPE [NAME].
+        addresses = [line.split()[0] for line in output.splitlines() if line.split()]
+        return tuple(dict.fromkeys(addresses))
 
     def tcp_answers(self, address: str, port: int, timeout_s: float) -> bool:
-        """Whether a TCP port accepts a connection."""
+        """Whether ``address`` accepts a TCP connection on ``port`` in time."""
+        try:
+            with socket.create_connection((address, port), timeout=timeout_s):
+                return True
+        except OSError:
+            return False
 
     def rdma_listener(self, address: str, port: int, timeout_s: float) -> Step:
-        """Check whether an RDMA port accepts a connection."""
+        """Check whether ``address`` accepts RDMA CM connections on ``port``.
+
+        ``timeout_s`` seconds count from the child's ready signal. The verdict is
+        UNKNOWN if the child cannot find out, mostly because the module rdma_ucm is not
+        loaded.
+        """
+        # Two probes at once would disturb each other; see PAUSES_S of the probe.
+        with _asking.setdefault(address, threading.Lock()):
+            return _ask_listener(address, port, timeout_s)
 
 
-@dataclass(frozen=True)
+def _ask_listener(address: str, port: int, timeout_s: float) -> Step:
+    command = [SYSTEM_PYTHON, "-I", "-S", str(PROBE), address, str(port)]
+    quiet = subprocess.DEVNULL
+    try:
+        child = subprocess.Popen(
+            command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet
+        )
+    except OSError as error:
+        return Step(_LISTENER, UNKNOWN, f"the RDMA probe could not be started: {error}")
+    try:
+        with cast("IO[bytes]", child.stdout) as stdout:
+            if _next_line(stdout.fileno(), STARTUP_TIMEOUT_S) != "ready":
+                return Step(_LISTENER, UNKNOWN, "the RDMA probe did not start in time")
+            answer = _next_line(stdout.fileno(), timeout_s)
+    finally:
+        child.kill()
+        # A child that hangs in the kernel is reaped later, without waiting for it.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=1)
+    if answer is None:
+        detail = f"{address} did not answer an RDMA connection within {timeout_s:g} s"
+        fix = "check that the server is up and its RDMA device is ACTIVE"
+        return Step(_LISTENER, NOT_READY, detail, fix)
+    return step_of(answer, address, port)
+
+
+def _next_line(pipe: int, timeout_s: float) -> Optional[str]:
+    """Return the next line; None at the deadline, "" if the child has ended, or prints
+    a line without end.
+    """
+    line, deadline = b"", time.monotonic() + timeout_s
+    # Not select(2): vdsmd may have more than 1024 files open.
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    while not line.endswith(b"\n"):
+        left = deadline - time.monotonic()
+        if left <= 0 or not poll.poll(left * 1000):
+            return None
+        # What follows the line is part of the next one.
+        part = os.read(pipe, 1)
+        if not part or len(line) > _LONGEST_LINE:
+            return ""
+        line += part
+    return line[:-1].decode("utf-8", "replace")
+
+
+def step_of(answer: str, address: str, port: int) -> Step:
+    """Turn the probe's answer line into a step; an invalid line is UNKNOWN."""
+    try:
+        data = json.loads(answer)
+        verdict, detail = data["verdict"], str(data["detail"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        verdict, detail = "", ""
+    if not detail:
+        return Step(_LISTENER, UNKNOWN, f"the RDMA probe answered {answer!r}")
+    if verdict == "listening":
+        return Step(_LISTENER, READY, detail)
+    if verdict == "refused":
+        return Step(_LISTENER, NOT_READY, detail, server_side_fix(port), refused=True)
+    if verdict == "no route":
+        fix = f"check the RDMA path to {address}: rdma link"
+        return Step(_LISTENER, NOT_READY, detail, fix)
+    fix = "modprobe rdma_ucm" if DEVICE in detail else ""
+    return Step(_LISTENER, UNKNOWN, detail, fix)
+
+
+def server_side_fix(port: int) -> str:
+    """Return how to make a Linux NFS server listen on RDMA ``port`` (nfs.conf(5))."""
+    return (
+        "check the rule's port, and that the server's NFS service is running; on a "
+        f"Linux server set rdma=y and rdma-port={port} in the [nfsd] section of "
+        "/etc/nfs.conf, then run systemctl restart nfs-server"
+    )
+
+
 class ProbeContext:
     """The sources of the answers: the host's facts, the network, the clock.
 
@@ -283,14 +402,16 @@ class ProbeContext:
     ``sleep`` nobody waits for ports that are coming up.
     """
 
-    reader: HostReader
-    network: Network
-    sleep: Optional[Callable[[float], None]] = None
-    clock: Callable[[], float] = time.monotonic
-    local_facts: LocalFacts = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "local_facts", LocalFacts(self.reader, self.clock))
+    def __init__(
+        self,
+        reader: HostReader,
+        network: Optional[Network] = None,
+        sleep: Optional[Callable[[float], None]] = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.reader, self.network = reader, network or Network()
+        self.sleep, self.clock = sleep, clock
+        self.local_facts = LocalFacts(reader, clock)
 
 
 class ServerReadiness:
@@ -419,46 +540,6 @@ def is_ipv6(address: str) -> bool:
     return ":" in address
 
 
-def steps_from_facts(facts: Facts, server: str) -> Readiness:
-    """Return the steps that a facts file answers for a server, without the network.
-
-    No name is resolved, and the listener is UNKNOWN.
-    """
-    listener = Step(
-        "listener", UNKNOWN, "a facts file does not show whether the server listens"
-    )
-    address = address_in_facts(facts, server)
-    if address is None:
-        first = Step(
-            "address",
-            UNKNOWN,
-            f"the facts file does not contain the address of {server}",
-            "give the server's address instead of its name",
-        )
-        return Readiness((first, *local_steps(facts, None), listener))
-    route = next((r for r in facts.routes if r.destination == address), None)
-    fix = f"regenerate the facts file with --route-to {address}"
-    steps = (
-        replace(step, fix=fix) if step.name == "route" and route is None else step
-        for step in local_steps(facts, route)
-    )
-    return Readiness((_address_step(server, address), *steps, listener))
-
-
-def address_in_facts(facts: Facts, server: str) -> Optional[str]:
-    """Return the address of ``server``: itself, or one that a mount of it uses; None if
-    no mount shows it.
-    """
-    with contextlib.suppress(ValueError):
-        return str(ipaddress.ip_address(server))
-    name, _ = Export(server, "/").key
-    for mount in facts.nfs_mounts:
-        export = Export.maybe(mount.source)
-        if mount.address and export is not None and export.key[0] == name:
-            return mount.address
-    return None
-
-
 def _address_step(server: str, address: str) -> Step:
     shown = "an IP address" if server == address else address
     return Step("address", READY, f"{server} is {shown}")
@@ -473,7 +554,7 @@ LONGEST_S = 10.0
 T = TypeVar("T")
 
 
-class RecentAnswers:
+class RecentAnswers(Network):
     """A Network that remembers negative answers for calls in quick succession: the
     engine may connect twenty exports of a dead server, each in one call, and every call
     would wait for the same timeout.
@@ -483,9 +564,11 @@ class RecentAnswers:
     """
 
     def __init__(
-        self, network: Network, clock: Callable[[], float] = time.monotonic
+        self,
+        network: Optional[Network] = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._network, self._clock = network, clock
+        self._network, self._clock = network or Network(), clock
         self._locks: dict[Hashable, threading.Lock] = {}
         # The negative answers, and when they were given.
         self._negative: dict[Hashable, tuple[Any, float]] = {}

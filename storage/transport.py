@@ -40,14 +40,12 @@ RPCBIND_PORT = 111
 class Attempt:
     """One way to mount: ``transport`` and the extra options that VDSM should use.
 
-    ``least_timeout``, in deciseconds, and ``least_retrans``: what the engine's timeo
-    and retrans are raised to; 0 leaves them.
+    ``for_paths``: the engine's timeo and retrans are raised to VDSM's own.
     """
 
     transport: str
     extra_options: str
-    least_timeout: int = 0
-    least_retrans: int = 0
+    for_paths: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,25 +66,9 @@ class Choice:
     notes: tuple[str, ...] = ()
 
     @property
-    def refused(self) -> bool:
-        """Whether nothing may be tried."""
-        return self.first is None
-
-    @property
     def degraded(self) -> bool:
         """Whether ``first`` is already a fallback."""
         return bool(self.degraded_by)
-
-
-@dataclass(frozen=True)
-class Families:
-    """Whether the server's address is IPv6, for RDMA and for TCP.
-
-    ``tcp_ipv6`` is None if that is unknown: mount then finds out by itself.
-    """
-
-    rdma_ipv6: bool = False
-    tcp_ipv6: Optional[bool] = False
 
 
 # The engine's usual values, 30 and 2, fail I/O after 9 s; moving a connection may take
@@ -104,16 +86,19 @@ _NOT_IPV6 = (
 def choose(
     match: Optional[RuleMatch],
     engine: MountOptions,
-    families: Families,
-    readiness: Optional[Readiness],
+    readiness: Optional[Readiness] = None,
     version: Optional[str] = None,
+    *,
+    rdma_ipv6: bool = False,
+    tcp_ipv6: Optional[bool] = False,
 ) -> Choice:
     """Choose how an export is mounted.
 
     ``match`` is the policy's winning rule. Without one (None) the options of the
     ``engine`` are used unchanged. ``readiness`` is None if it does not matter: without
     a rule, or for a rule that says TCP. ``version`` is the engine's: ``"3"``,
-    ``"4.2"``; None for automatic.
+    ``"4.2"``; None for automatic. ``rdma_ipv6`` and ``tcp_ipv6``: whether the server's
+    address is IPv6; None if that is unknown: mount then finds out by itself.
 
     Raises OptionsProblem if the engine's port is not a number.
     """
@@ -124,12 +109,12 @@ def choose(
     notes = overridden(rule, engine)
     by_rule = f"{rule.title} says {rule.transport} ({match.reason})"
     if rule.transport == TCP:
-        options = tcp_options(rule, engine, families.tcp_ipv6, patient=True)
+        options = tcp_options(rule, engine, tcp_ipv6, patient=True)
         return Choice(Attempt(TCP, options), None, by_rule, notes=notes)
     if readiness is None:
         raise ValueError(f"{rule.title} says {rule.transport}: give the readiness")
-    tcp = Attempt(TCP, tcp_options(rule, engine, families.tcp_ipv6))
-    rdma = Attempt(RDMA, rdma_options(rule, engine, families.rdma_ipv6, version))
+    tcp = Attempt(TCP, tcp_options(rule, engine, tcp_ipv6))
+    rdma = Attempt(RDMA, rdma_options(rule, engine, rdma_ipv6, version))
     prefers = rule.transport == PREFER_RDMA
     if readiness.verdict == NOT_READY:
         return Choice(
@@ -142,12 +127,10 @@ def choose(
         )
     if readiness.verdict == UNKNOWN:
         by_rule += f"; readiness is unknown ({readiness.reason}), the mount is tried"
-    if rule.paths and families.rdma_ipv6:
+    if rule.paths and rdma_ipv6:
         notes += (_NOT_IPV6,)
     elif rule.paths:
-        rdma = replace(
-            rdma, least_timeout=DEFAULT_TIMEOUT, least_retrans=DEFAULT_RETRANS
-        )
+        rdma = replace(rdma, for_paths=True)
         notes += (_LONGER,)
     return Choice(
         rdma, tcp if prefers else None, by_rule, fix=readiness.fix, notes=notes

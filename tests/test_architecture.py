@@ -290,7 +290,7 @@ PIPES = {
     "host/system/commands.py": "the place",
     "host/block/sessions.py": "waits for a byte, and reads none",
     "storage/benchmark/scratch.py": "fio, whose keeper knows it; output_of reads",
-    "storage/probe.py": "one line of our own program, to a limit",
+    "storage/readiness.py": "one line of our own program, to a limit",
     "engine_sdk_tools/hosts/ansible_run.py": "a line at a time, each to a limit",
 }
 _COLLECTS = {"communicate", "check_output", "getoutput", "getstatusoutput", "popen"}

@@ -182,7 +182,7 @@ def health() -> list[str]:
     sound = replace(MOUNT, source="nas2:/iso", mountpoint="/mnt/b", address="10.0.1.1")
     mounts = (judge(seen(its=its)), judge(replace(seen(FAST), mount=sound)))
     looker = SimpleNamespace(look=lambda *_, **__: HealthState(0.0, 0.0, 0.0, mounts))
-    with mock.patch.object(nfs, "looker", lambda root: looker):
+    with mock.patch.object(nfs, "Looker", lambda root: looker):
         return prompted("nfs", "health")
 
 

@@ -143,7 +143,10 @@ def _run_worker(point: str, limit_s: float, work: Work, writing: int) -> None:
     answer = Answer()
     try:
         os.setsid()
-        _close_files(writing)
+        from ovirt_rdma.host.system.signals import close_files  # noqa: PLC0415
+
+        close_files(writing)
+        sys.stdin = sys.stdout = sys.stderr = None
         # The worker ends even if its parent was killed.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, limit_s + _OUTPUT_S)
@@ -154,18 +157,6 @@ def _run_worker(point: str, limit_s: float, work: Work, writing: int) -> None:
         text = f"{answer.code} {answer.sentence}".encode("utf-8", "replace")
         os.write(writing, text[:_LONGEST_ANSWER].replace(_END, b" ") + _END)
         os._exit(0)
-
-
-def _close_files(kept: int) -> None:
-    """Close every file but ``kept``; the three standard files become /dev/null."""
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(null, number)
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  (pathlib loads slowly)
-        if int(name) > 2 and int(name) != kept:
-            with contextlib.suppress(OSError):  # the one that listdir used
-                os.close(int(name))
-    sys.stdin = sys.stdout = sys.stderr = None
 
 
 def _kill(worker: int, number: signal.Signals) -> None:

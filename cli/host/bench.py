@@ -19,16 +19,15 @@ from ovirt_rdma.host.errors import NOTHING_CHANGED, ExitCode
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.policy.model import PREFER_RDMA, NfsRule, rule_for
 from ovirt_rdma.host.system.commands import run_command
-from ovirt_rdma.storage import probe
-from ovirt_rdma.storage.benchmark import tools
 from ovirt_rdma.storage.benchmark.measure import (
     LOADS,
     MIB,
     Measuring,
     Request,
+    engine,
     read_counters,
 )
-from ovirt_rdma.storage.benchmark.model import Benchmark, Row, Rows, as_document
+from ovirt_rdma.storage.benchmark.model import Benchmark, Row, as_document
 from ovirt_rdma.storage.benchmark.scratch import Scratch, identity
 from ovirt_rdma.storage.benchmark.verdict import Verdict, mb, verdict
 from ovirt_rdma.storage.readiness import ProbeContext, ServerReadiness
@@ -125,14 +124,14 @@ class Bench(HostVerb):
         return ExitCode.DONE
 
     def _measured(self, context: Context, request: Request) -> Benchmark:
-        engine = tools.engine(run_command)
+        fio = engine(run_command)
         context.output.progress("reading the host and asking the server")
         policy, _ = policy_in_question(self.policy, context)
         match = rule_for(policy, self.export)
         server = self.export.server
         rule = match.rule if match else NfsRule(0, "none", server, "*", PREFER_RDMA)
         reader = HostReader(context.root)
-        asked = ServerReadiness(server, rule, ProbeContext(reader, probe))
+        asked = ServerReadiness(server, rule, ProbeContext(reader))
         readiness, first = asked.readiness(), asked.rdma_address
         addresses = sorted(asked.addresses, key=lambda address: address != first)
         measuring = Measuring(
@@ -141,7 +140,7 @@ class Bench(HostVerb):
             addresses,
             readiness,
             reader.facts(addresses[:1]),
-            engine,
+            fio,
             Scratch(context.root, identity=identity(context.root)),
             reader.nfs_mounts,
             partial(read_counters, context.root),
@@ -169,7 +168,7 @@ def _show_plan(output: Output, request: Request) -> None:
 def _show(output: Output, made: Benchmark, found: Verdict) -> None:
     headings = ("MOUNT", "LOAD", "CONN", "RATE", "SPREAD", "IOPS", "P99.9", "CPU")
     minor = ("MOUNT", "CONN", "SPREAD")
-    output.table(headings, [_cells(row) for row in Rows.of(made).rows], minor=minor)
+    output.table(headings, [_cells(row) for row in made.rows], minor=minor)
     output.line()
     for sentence in made.skipped:
         output.line(f"note: {sentence}")

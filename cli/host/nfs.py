@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Optional
 
 from ovirt_rdma.cli.command import Ended
@@ -47,8 +46,6 @@ from ovirt_rdma.cli.parser import (
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.collect.storage import MOUNTINFO
-from ovirt_rdma.host.daemon.loop import NOT_RUNNING, OFF, START, read_daemon
-from ovirt_rdma.host.enablement.state import marker_mode
 from ovirt_rdma.host.errors import ExitCode, Problem, UsageProblem
 from ovirt_rdma.host.export import (
     AUTO,
@@ -60,12 +57,10 @@ from ovirt_rdma.host.export import (
     option_string,
 )
 from ovirt_rdma.host.facts.model import Facts, NfsMount, load
-from ovirt_rdma.host.paths import DAEMON_UNIT
 from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, RuleMatch, rule_for
 from ovirt_rdma.host.server_kinds import contradiction, kind_of, remarks
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.tree import FileTree
-from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.health.look import Looker
 from ovirt_rdma.storage.health.state import OK as HEALTH_OK
 from ovirt_rdma.storage.health.state import read_state
@@ -93,14 +88,8 @@ from ovirt_rdma.storage.readiness import (
     Readiness,
     ServerReadiness,
     Step,
-    address_in_facts,
-    is_ipv6,
-    steps_from_facts,
 )
 from ovirt_rdma.storage.transport import (
-    Attempt,
-    Choice,
-    Families,
     choose,
     stock_warnings,
 )
@@ -141,7 +130,8 @@ class ListMounts(HostVerb, Source, AllowNone):
     def run(self, context: Context) -> int:
         output = context.output
         policy, source = policy_in_question(self.policy, context)
-        facts = mount_facts(self.facts, context.root)
+        reader = HostReader(context.root)
+        facts = load(self.facts) if self.facts else reader.mount_facts()
         reviews = review_all(facts, policy)
         wrong = [one for one in reviews if one.verdict in _TONES and one.verdict != OK]
         if output.for_people:
@@ -170,11 +160,6 @@ class ListMounts(HostVerb, Source, AllowNone):
 
 
 _TONES = {OK: "good", DEGRADED: "bad", UNPROVEN: "doubtful", NOT_COVERED: "bad"}
-
-
-def mount_facts(file: Optional[str], root: str) -> Facts:
-    """Return the facts about mounts, of the host or of a facts file."""
-    return HostReader(root).mount_facts() if file is None else load(file)
 
 
 def _print_list(reviews: list[MountReview], output: Output) -> None:
@@ -236,16 +221,10 @@ def _print_proof(review: MountReview, output: Output) -> None:
 
 def _list_document(review: MountReview) -> dict[str, Any]:
     return {
-        "export": review.mount.source,
-        "mountpoint": review.mount.mountpoint,
+        **review.document(),
         "version": review.mount.version,
-        "transport": review.proof.transport,
-        "rule": review.match.rule.name if review.match else None,
         "verdict": review.verdict,
-        "since": review.since,
-        "reason": review.reason,
         "sentence": review.sentence,
-        "fix": review.fix,
         "signals": [asdict(signal) for signal in review.proof.signals],
         **_negotiated(review.mount),
     }
@@ -287,7 +266,7 @@ class CheckHealth(HostVerb, AllowNone):
     def run(self, context: Context) -> int:
         output = context.output
         policy, _ = policy_in_question(self.policy, context)
-        state = looker(context.root).look(policy, self.export, read=True)
+        state = Looker(context.root).look(policy, self.export, read=True)
         problems = list(state.problems)
         paths = read_paths(context.root, problems)
         if self.export and not state.mounts:
@@ -307,11 +286,6 @@ class CheckHealth(HostVerb, AllowNone):
         return verdict_code(
             self, looked_at=bool(state.mounts), failed=state.worst != HEALTH_OK
         )
-
-
-def looker(root: str) -> Looker:
-    """Return what looks at the mounts; tests replace it."""
-    return Looker(root)
 
 
 class ShowPaths(HostVerb, AllowNone):
@@ -351,7 +325,13 @@ class ShowPaths(HostVerb, AllowNone):
                 )
         reason, fix, wanted = "No mount on this host has paths", "", False
         if state is None:
-            reason, fix, wanted = _no_paths(context.root)
+            policy, _ = policy_in_question(None, context)
+            wanted = any(rule.paths for rule in policy.nfs.rules)
+            reason = "No rule of the policy has paths"
+            fix = "add paths to the rule of the server: ovirt-rdma-policy(5)"
+        if wanted:
+            reason = "The paths are unknown: nobody keeps their state"
+            fix = "ovirt-rdma-host daemon status shows why"
         if not output.for_people:
             content = {
                 "reason": "" if found else reason,
@@ -375,31 +355,6 @@ class ShowPaths(HostVerb, AllowNone):
 
 def _has(server: ServerPaths, export: Export) -> bool:
     return any(export.same_as(Export.maybe(one)) for one in server.exports)
-
-
-def _no_paths(root: str) -> tuple[str, str, bool]:
-    """Return why nobody keeps the state of paths; what to do; and whether somebody
-    should.
-    """
-    try:
-        daemon = read_daemon(root)
-    except Problem as problem:
-        return problem.one_line, problem.fix, True
-    if daemon is None and marker_mode(Path(root)) is None:
-        enable = "ovirt-rdma-host enable"
-        return "Nobody watches paths: this host is not enabled", enable, False
-    if daemon is None:
-        return NOT_RUNNING, START, True
-    task = next((one for one in daemon.tasks if one.name == "paths"), None)
-    if task is None:
-        restart = f"systemctl restart {DAEMON_UNIT}"
-        return "The daemon that is running does not know paths", restart, True
-    if task.state == OFF:
-        edit = "add paths to the rule of the server: ovirt-rdma-policy(5)"
-        return "No rule of the policy has paths", edit, False
-    said = f": {task.sentence}" if task.sentence else ""
-    journal = f"journalctl -b -u {DAEMON_UNIT}"
-    return f"The paths are unknown; task paths: {task.state}{said}", journal, True
 
 
 class Watch(HostVerb):
@@ -460,15 +415,15 @@ class Watch(HostVerb):
             before, shown = after, shown + 1
 
 
-class _OfExport(HostVerb, Source):
+class _OfExport(HostVerb):
     """A verb about one export, which need not be mounted."""
 
     export: Export
+    policy: Optional[str]
     nfs_version: str
 
     @classmethod
-    def add_export(cls, parser: Parser) -> None:
-        """Add the export, and --policy."""
+    def add_arguments(cls, parser: Parser) -> None:
         parser.add_argument(
             "export",
             metavar="SERVER:/PATH",
@@ -476,17 +431,12 @@ class _OfExport(HostVerb, Source):
             help="the export, as in the engine",
         )
         add_policy(parser)
-
-    @classmethod
-    def add_version(cls, parser: Parser) -> None:
-        """Add --nfs-version, and --facts."""
         parser.add_argument(
             "--nfs-version",
             choices=VERSIONS,
             default=AUTO,
             help="the storage connection's NFS version; default: auto",
         )
-        add_facts(parser)
 
 
 class ShowOptions(_OfExport):
@@ -497,15 +447,13 @@ class ShowOptions(_OfExport):
         "nas1:/export/vm --nfs-version 4.2",
         "nas1:/export/vm --engine-options rdma,port=20049",
     )
-    more = (
-        "Mounts nothing. With --facts no network is used, not even to resolve a\nname."
-    )
+    more = "Mounts nothing."
 
     engine_options: MountOptions
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
-        cls.add_export(parser)
+        super().add_arguments(parser)
         parser.add_argument(
             "--engine-options",
             metavar="OPTIONS",
@@ -513,16 +461,28 @@ class ShowOptions(_OfExport):
             default="",
             help="the storage connection's additional mount options",
         )
-        cls.add_version(parser)
 
     def run(self, context: Context) -> int:
         output, export = context.output, self.export
         policy, source = policy_in_question(self.policy, context)
         match = rule_for(policy, export)
-        choice, warnings = _choose(self, match, context.root)
+        rule, engine = match.rule if match else None, self.engine_options
         version = None if self.nfs_version == AUTO else self.nfs_version
-        first = _passed(choice.first, version)
-        fallback = _passed(choice.fallback, version)
+        kind = kind_of(rule.server_kind) if rule else None
+        tls = contradiction(engine, bool(rule and rule.transport != TCP))
+        warnings = [*remarks(engine, kind), *([tls] if tls else ())]
+        if match is None:
+            choice = choose(None, engine)
+            warnings = [*stock_warnings(engine), *warnings]
+        else:
+            # The same decision as in vdsmd, from the same sources.
+            shared = Shared(ProbeContext(HostReader(context.root)))
+            named = NamedExport(export, match, engine, version, shared)
+            choice = named.decide(named.ask_server())
+        first, fallback = (
+            option_string(version, one.extra_options) if one else None
+            for one in (choice.first, choice.fallback)
+        )
         if output.for_people:
             output.fields(
                 [
@@ -549,11 +509,11 @@ class ShowOptions(_OfExport):
                     "reason": choice.reason,
                     "fix": choice.fix,
                     "notes": list(choice.notes),
-                    "warnings": list(warnings),
+                    "warnings": warnings,
                     "policy": source,
                 },
             )
-        return ExitCode.CHECKS_FAILED if choice.refused else ExitCode.DONE
+        return ExitCode.DONE if choice.first else ExitCode.CHECKS_FAILED
 
 
 def _engine_options(text: str) -> MountOptions:
@@ -575,40 +535,6 @@ def _engine_options(text: str) -> MountOptions:
     return options
 
 
-def _choose(
-    args: ShowOptions, match: Optional[RuleMatch], root: str
-) -> tuple[Choice, tuple[str, ...]]:
-    """Return the choice, and warnings about its basis."""
-    export, engine = args.export, args.engine_options
-    version = None if args.nfs_version == AUTO else args.nfs_version
-    rule = match.rule if match else None
-    over_rdma = bool(rule and rule.transport != TCP)
-    tls = contradiction(engine, over_rdma)
-    odd: tuple[str, ...] = (
-        *remarks(engine, kind_of(rule.server_kind) if rule else None),
-    )
-    odd = (*odd, *([tls] if tls else ()))
-    if match is None:
-        choice = choose(None, engine, Families(), None)
-        return choice, (*stock_warnings(engine), *odd)
-    if args.facts is None:
-        shared = Shared(ProbeContext(HostReader(root), probe))
-        # The same decision as in vdsmd, from the same sources.
-        named = NamedExport(export, match, engine, version, shared)
-        return named.decide(named.ask_server()), odd
-    facts = load(args.facts)
-    address = address_in_facts(facts, export.server)
-    if address is None:
-        odd = (f"the address of {export.server} is unknown; IPv4 is assumed", *odd)
-    ipv6 = address is not None and is_ipv6(address)
-    readiness = steps_from_facts(facts, export.server)
-    return choose(match, engine, Families(ipv6, ipv6), readiness, version), odd
-
-
-def _passed(attempt: Optional[Attempt], version: Optional[str]) -> Optional[str]:
-    return option_string(version, attempt.extra_options) if attempt else None
-
-
 _RESULTS = {READY: "PASS", NOT_READY: "FAIL", UNKNOWN: "UNKNOWN"}
 _CHECK_TONES = {"PASS": "good", "FAIL": "bad", "UNKNOWN": "doubtful"}
 
@@ -619,15 +545,9 @@ class Check(_OfExport):
     codes = "0 ready, 3 a step failed or is unknown"
     examples = ("nas1:/export/vm", "--nfs-version 3 '[fd00:20::1]:/export/vm'")
     more = (
-        "Mounts nothing. With --facts no network is used, not even to resolve a\n"
-        "name. Port and timeouts are those of the rule that names the export,\n"
-        "or built-in defaults."
+        "Mounts nothing. Port and timeouts are those of the rule that names the\n"
+        "export, or built-in defaults."
     )
-
-    @classmethod
-    def add_arguments(cls, parser: Parser) -> None:
-        cls.add_export(parser)
-        cls.add_version(parser)
 
     def run(self, context: Context) -> int:
         output, export = context.output, self.export
@@ -637,8 +557,10 @@ class Check(_OfExport):
         # written. The defaults of a policy apply to its rules only.
         rule = NfsRule(0, "none", export.server, "*", PREFER_RDMA)
         rule = match.rule if match else rule
-        facts = mount_facts(self.facts, context.root)
-        readiness, addresses = self._ask(rule, facts, context.root)
+        reader = HostReader(context.root)
+        facts = reader.mount_facts()
+        server = ServerReadiness(export.server, rule, ProbeContext(reader))
+        readiness, addresses = server.readiness(), server.addresses
         # A remount includes the mounts in the way, so these do not prevent healing.
         healable = readiness.verdict == READY
         readiness = Readiness((*readiness.steps, self._others(facts, addresses)))
@@ -682,27 +604,6 @@ class Check(_OfExport):
             )
         ready = readiness.verdict == READY
         return ExitCode.DONE if ready else ExitCode.CHECKS_FAILED
-
-    def _ask(
-        self, rule: NfsRule, facts: Facts, root: str
-    ) -> tuple[Readiness, tuple[str, ...]]:
-        """Return the steps, and the server's addresses as far as they are known."""
-        mountd = None
-        if self.facts is None:
-            around = ProbeContext(HostReader(root), probe)
-            server = ServerReadiness(self.export.server, rule, around)
-            readiness, addresses = server.readiness(), server.addresses
-            if self.nfs_version == "3" and server.rdma_address is not None:
-                # The MOUNT protocol has no RDMA; it goes to rpcbind and mountd by TCP.
-                mountd = probe.mountd(server.rdma_address, rule.readiness_timeout)
-        else:
-            readiness = steps_from_facts(facts, self.export.server)
-            address = address_in_facts(facts, self.export.server)
-            addresses = (address,) if address else ()
-            if self.nfs_version == "3":
-                none = "a facts file does not contain the answer of mountd"
-                mountd = Step("mountd", UNKNOWN, none)
-        return Readiness((*readiness.steps, *([mountd] if mountd else ()))), addresses
 
     def _others(self, facts: Facts, addresses: tuple[str, ...]) -> Step:
         version = self.nfs_version

@@ -136,7 +136,7 @@ class ShowStatus(HostVerb):
             content = {"version": __version__, **report.document()}
             content["versions"] = plain(versions)
             content["policy"]["drop_ins"] = _drop_ins(root, problems)
-            listed = [_document(review) for review in degraded]
+            listed = [review.document() for review in degraded]
             content["degraded"] = None if unknown else listed
             content["changes"] = changes.document(digest)
             content["health"] = health and plain(health)
@@ -221,18 +221,6 @@ def _drop_ins(root: str, problems: list[str]) -> Optional[dict[str, str]]:
     except PolicyProblem as problem:
         problems.append(problem.one_line)
         return None
-
-
-def _document(review: MountReview) -> dict[str, Optional[str]]:
-    return {
-        "export": review.mount.source,
-        "mountpoint": review.mount.mountpoint,
-        "transport": review.proof.transport,
-        "rule": review.match.rule.name if review.match else None,
-        "since": review.since,
-        "reason": review.reason,
-        "fix": review.fix,
-    }
 
 
 def _status_lines(report: Status, versions: Versions) -> list[tuple[str, str]]:

@@ -74,6 +74,8 @@ POLICY_TOO_LONG_FIX = "shorten it: name exports by globs and networks"
 _MOST_SHOWN, _LONGEST_PROBLEM = 200, 4000
 
 _Result = TypeVar("_Result")
+_T = TypeVar("_T")
+_Odd = TypeVar("_Odd")
 
 
 @dataclass(frozen=True)
@@ -402,14 +404,22 @@ def versions_of(report: HostReport) -> Optional[Versions]:
     """Return the versions that the host reported; None if it reported none in a form
     that is known here. A newer version of the add-on may add keys.
     """
+    return _record(Versions, status_part(report.status, "versions"), None)
+
+
+def _record(cls: type[_T], data: object, odd: _Odd) -> Union[_T, _Odd]:
+    """Return ``data`` of a host as a ``cls``; ``odd`` if it has another form."""
     try:
-        return _REPORTED.read(Versions, status_part(report.status, "versions"))
+        return _REPORTED.read(cls, data)
     except WrongRecord:
-        return None
+        return odd
+
+
+_STATES = {MountHealth: STATES, PathState: PATH_STATES}
 
 
 def _wrong_value(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
-    if cls is PathState and values["state"] not in PATH_STATES:
+    if cls in _STATES and values["state"] not in _STATES[cls]:
         return "state", "is unknown"
     most = _MOST_SHOWN if cls in (Versions, Loaded) else _LONGEST
     long = (k for k, v in values.items() if isinstance(v, str) and len(v) > most)
@@ -448,26 +458,22 @@ _NOT_WATCHED = (
 )
 
 
+_ODD_HEALTH = MountHealth(
+    "a mount",
+    "",
+    None,
+    None,
+    "unknown",
+    sentence="the host reports its health in a form that is unknown here",
+)
+
+
 def health_of(report: HostReport) -> Optional[tuple[MountHealth, ...]]:
     """Return the health of the host's mounts; None if nobody watches them."""
     mounts = status_part(report.status, "health").get("mounts")
     if not isinstance(mounts, list):
         return None
-    return tuple(one for one in map(_reported, mounts) if one is not None)
-
-
-def _reported(data: Any) -> Optional[MountHealth]:
-    if not isinstance(data, dict) or data.get("state") not in STATES:
-        return None
-    names = ("export", "mountpoint", "cause", "reason", "sentence", "fix")
-    texts = [data.get(name) or "" for name in names]
-    if not all(isinstance(text, str) for text in texts):
-        return None
-    values: dict[str, Any] = {n: text[:_LONGEST] for n, text in zip(names, texts)}
-    certain = data.get("certain") is not False
-    return MountHealth(
-        transport=None, version=None, state=data["state"], certain=certain, **values
-    )
+    return tuple(_record(MountHealth, one, _ODD_HEALTH) for one in mounts)
 
 
 def health_cell(report: HostReport) -> Cell:
@@ -512,14 +518,8 @@ _ODD_PATHS = ServerPaths(
 def paths_of(report: HostReport) -> tuple[ServerPaths, ...]:
     """Return the paths to servers that the host reported; none if it keeps none."""
     servers = status_part(report.status, "paths").get("servers")
-    return tuple(map(_read_paths, servers)) if isinstance(servers, list) else ()
-
-
-def _read_paths(data: Any) -> ServerPaths:
-    try:
-        return _REPORTED.read(ServerPaths, data)
-    except WrongRecord:
-        return _ODD_PATHS
+    found = servers if isinstance(servers, list) else []
+    return tuple(_record(ServerPaths, one, _ODD_PATHS) for one in found)
 
 
 def _paths_verdict(server: ServerPaths) -> str:

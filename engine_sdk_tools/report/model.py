@@ -30,7 +30,6 @@ from ovirt_rdma.storage.benchmark.model import (
     Benchmark,
     Load,
     NetworkPath,
-    Rows,
     Setting,
     Spread,
 )
@@ -126,7 +125,7 @@ def benchmarks_of(
                 operations_per_s=row.operations,
                 cpu_s_per_gb=row.cpu,
             )
-            for row in Rows.of(result).rows[:_MOST_ROWS]
+            for row in result.rows[:_MOST_ROWS]
         ]
         its = picked(
             HostBenchmark,

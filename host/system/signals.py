@@ -8,12 +8,12 @@ the signal.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Optional, Protocol
@@ -35,7 +35,7 @@ class Signals:
         self.asked = signal.Signals(number).name
 
 
-@contextmanager
+@contextlib.contextmanager
 def delayed_signals(*, end_after: bool = False) -> Iterator[Signals]:
     """Record SIGINT and SIGTERM, and ignore SIGHUP and SIGPIPE, until the end of the
     block; then the earlier handlers are set again.
@@ -82,6 +82,23 @@ def default_signals() -> None:
     signal.set_wakeup_fd(-1)
     for number in (*_ENDS, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
+
+
+def close_files(kept: int) -> None:
+    """Close all files of this process, which is a fork, but ``kept``; 0 to 2 are
+    /dev/null then.
+    """
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        descriptor = int(name)
+        if descriptor != kept and descriptor > 2:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        if standard != kept:
+            os.dup2(null, standard)
+    if null > 2:
+        os.close(null)
 
 
 class StopSignal:

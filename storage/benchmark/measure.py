@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Plan a benchmark, and carry it out: mount, run fio, and read counters. ``verdict``
-says what it means.
+says what it means. fio prints JSON: fio(1), and fio 3.x (stat.c,
+show_thread_status_json, add_ddir_status_json).
 
 RDMA and TCP are mounted in turns, never side by side: two mounts of one server and
 version share a connection (:mod:`ovirt_rdma.storage.mounts`). Each repeat changes
@@ -9,10 +10,11 @@ which one is first, so that a server that warms up favours neither.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Callable, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.errors import Problem, Refused
@@ -25,8 +27,10 @@ from ovirt_rdma.host.export import (
 )
 from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.policy.model import NfsRule
+from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled
+from ovirt_rdma.host.system.json_codec import UnreadableJson, json_value
 from ovirt_rdma.host.system.tree import FileTree
-from ovirt_rdma.storage.benchmark import tools, verdict
+from ovirt_rdma.storage.benchmark import verdict
 from ovirt_rdma.storage.benchmark.model import (
     DEPTH,
     RANDOM_READ,
@@ -40,7 +44,14 @@ from ovirt_rdma.storage.benchmark.model import (
     Sample,
     Setting,
 )
-from ovirt_rdma.storage.benchmark.scratch import Scratch
+from ovirt_rdma.storage.benchmark.scratch import (
+    Run,
+    Scratch,
+    failure,
+    incomplete,
+    last_line,
+    missing,
+)
 from ovirt_rdma.storage.mounts import conflict_clause, conflicting_mounts
 from ovirt_rdma.storage.readiness import NOT_READY, Readiness
 from ovirt_rdma.storage.transport import rdma_options, tcp_options
@@ -59,6 +70,147 @@ _MOUNT_S, _START_S = 2.0, 1.0
 _SLOW_SERVER = 50 * MIB
 # A file system that is almost full is slow, and others need space too.
 _KEPT_FREE = 0.05
+
+
+FIO = "fio"
+_ASK_S = 30.0
+_VERSION = re.compile(r"fio-([0-9]{1,4}\.[0-9]{1,4})")
+# The best first. EL packages libaio's engine separately (fio-engine-libaio); psync is
+# always there, and has as many threads as requests. Not posixaio: glibc carries out the
+# requests of one file one after the other (rt/aio_misc.c), whatever the depth.
+_ENGINES = ("libaio", "psync")
+_WORDS = {
+    SEQUENTIAL_READ: "read",
+    SEQUENTIAL_WRITE: "write",
+    RANDOM_READ: "randread",
+    RANDOM_WRITE: "randwrite",
+}
+_WRITES = (SEQUENTIAL_WRITE, RANDOM_WRITE)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """fio as it is installed: version as ``3.33``, and the I/O engine to use."""
+
+    version: str
+    name: str
+
+
+class FioResult(NamedTuple):
+    """The result of one run: rates per second, and the time within which 999 of 1000
+    requests were done, in microseconds.
+    """
+
+    bytes_per_s: float
+    operations_per_s: float
+    p99_9_us: float
+
+
+def engine(run: Run) -> Engine:
+    """Return the fio of this host. Raises Problem without one."""
+    try:
+        version = run([FIO, "--version"], _ASK_S)
+        engines = run([FIO, "--enghelp"], _ASK_S)
+    except NotInstalled as error:
+        raise missing(str(error)) from None
+    except CommandFailed as error:
+        raise incomplete(str(error)) from None
+    found = _VERSION.search(version)
+    known = {line.strip() for line in engines.splitlines()}
+    name = next((one for one in _ENGINES if one in known), _ENGINES[-1])
+    return Engine(found[1] if found else "unknown", name)
+
+
+def arguments(
+    load: Load, file: str, size: int, seconds: int, fio: Engine
+) -> tuple[str, ...]:
+    """Return the command for one load on ``file`` of ``size`` bytes, for ``seconds``.
+
+    Direct I/O: what the page cache of this host has is not read from the server.
+    """
+    depth = [f"--iodepth={load.depth}"]
+    if fio.name == "psync":
+        depth = ["--thread", f"--numjobs={load.depth}"]
+    return (
+        *_common(load.name, file, size),
+        f"--bs={load.block_bytes}",
+        f"--rw={_WORDS[load.name]}",
+        f"--ioengine={fio.name}",
+        *depth,
+        "--time_based",
+        f"--runtime={seconds}",
+        *(["--end_fsync=1"] if load.name in _WRITES else []),
+    )
+
+
+def layout_arguments(file: str, size: int) -> tuple[str, ...]:
+    """Return the command that writes ``file`` once, in full."""
+    how = ("--bs=1048576", "--rw=write", "--ioengine=psync", "--end_fsync=1")
+    return (*_common("layout", file, size), *how)
+
+
+def _common(name: str, file: str, size: int) -> tuple[str, ...]:
+    return (
+        FIO,
+        f"--name={name}",
+        f"--filename={file}",
+        f"--size={size}",
+        "--direct=1",
+        "--fallocate=none",
+        "--allow_file_create=0",
+        "--group_reporting",
+        "--eta=never",
+        "--percentile_list=99.9",
+        "--output-format=json",
+    )
+
+
+def check_layout(output: str, size: int) -> None:
+    """Check that fio wrote ``size`` bytes, by its JSON; raises as :func:`parse`."""
+    (written,) = _numbers(output, ("write", "io_bytes"))
+    if written < size:
+        raise incomplete(f"it wrote {written:.0f} of {size} bytes of the file")
+
+
+def parse(output: str, load: Load) -> FioResult:
+    """Return the result of ``load`` in fio's JSON; warnings may precede it.
+
+    Raises Problem if fio reports an error, or the output is not complete.
+    """
+    side = "write" if load.name in _WRITES else "read"
+    longest = (side, "clat_ns", "percentile", "99.900000")
+    rate, operations, longest_ns = _numbers(
+        output, (side, "bw_bytes"), (side, "iops"), longest
+    )
+    if not rate:
+        raise incomplete("nothing was read or written")
+    return FioResult(rate, operations, round(longest_ns / 1000, 1))
+
+
+def _numbers(output: str, *places: tuple[str, ...]) -> list[float]:
+    """Return the numbers at these places of the job in fio's JSON."""
+    start = output.find("{")
+    if start < 0:
+        raise incomplete(last_line(output))
+    found: list[float] = []
+    try:
+        value: Any = json_value(output[start:].encode("utf-8", "surrogateescape"))
+        job = value["jobs"][0]
+        failed = int(job["error"])
+        for place in () if failed else places:
+            value = job
+            for key in place:
+                value = value[key]
+            found.append(float(value))
+        if min(found, default=0) < 0:
+            raise ValueError
+    except UnreadableJson as error:
+        raise incomplete(f"its output: {error}") from None
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError):
+        raise incomplete("its JSON has no job with all numbers") from None
+    if failed:
+        raise failure(failed)
+    return found
 
 
 @dataclass(frozen=True)
@@ -104,7 +256,7 @@ class Measuring:
     addresses: Sequence[str]
     readiness: Readiness
     facts: Facts
-    engine: tools.Engine
+    engine: Engine
     scratch: Scratch
     nfs_mounts: Callable[[], Sequence[NfsMount]]
     counters: Callable[[], verdict.Moment]
@@ -226,18 +378,27 @@ class Measuring:
         domain = self.scratch.domain()
         if domain and not yes_write:
             raise _is_domain(f"{self.export} has the storage domain {domain}")
-        check_space(size, *self.scratch.free_space(), str(self.export))
+        free, total = self.scratch.free_space()
+        needed = size + int(total * _KEPT_FREE)
+        if free < needed:
+            raise Refused(
+                "bench-no-space",
+                f"{self.export} has {free // MIB} MiB free, and bench needs "
+                f"{needed // MIB} MiB: {size // MIB} MiB for its file, and a twentieth "
+                "is kept free",
+                "give --size-mib a smaller number, or free space on the server",
+            )
         self.scratch.make(size)
         self.progress(f"writing the file of {size // MIB} MiB")
         # 1 MiB/s is the slowest server that is waited for.
-        layout = tools.layout_arguments(self.scratch.file, size)
-        tools.check_layout(self.scratch.fio(layout, size / MIB), size)
+        layout = layout_arguments(self.scratch.file, size)
+        check_layout(self.scratch.fio(layout, size / MIB), size)
         self.scratch.check_written(size)
 
     def _measured(
         self, load: Load, request: Request, path: Optional[NetworkPath]
-    ) -> tuple[tools.FioResult, Sample]:
-        command = tools.arguments(
+    ) -> tuple[FioResult, Sample]:
+        command = arguments(
             load, self.scratch.file, request.size, request.seconds, self.engine
         )
         before = self.counters()
@@ -245,21 +406,7 @@ class Measuring:
         after = self.counters()
         place = str(self.scratch.mountpoint)
         sample = verdict.sample_between(before, after, place, path)
-        return tools.parse(output, load), sample
-
-
-def check_space(size: int, free: int, total: int, export: str) -> None:
-    """Raise Problem unless the file system of ``export`` has space for the file; all
-    in bytes.
-    """
-    needed = size + int(total * _KEPT_FREE)
-    if free < needed:
-        raise Refused(
-            "bench-no-space",
-            f"{export} has {free // MIB} MiB free, and bench needs {needed // MIB} "
-            f"MiB: {size // MIB} MiB for its file, and a twentieth is kept free",
-            "give --size-mib a smaller number, or free space on the server",
-        )
+        return parse(output, load), sample
 
 
 def _is_domain(sentence: str) -> Refused:

@@ -151,46 +151,6 @@ class Job:
         return self.sample.cpu_s * 1e9 / moved if moved >= 1 else None
 
 
-@dataclass(frozen=True)
-class NetworkPath:
-    """How this host reaches the server.
-
-    netdev, netdev_mtu: of the route; bytes
-    device, port: the RDMA port that owns the source address, as ``mlx5_0`` and 1
-    link_layer, data_rate_mbps, active_mtu: of that port; bytes, Mb/s
-    """
-
-    address: str
-    netdev: Optional[str] = None
-    netdev_mtu: Optional[int] = None
-    device: Optional[str] = None
-    port: Optional[int] = None
-    link_layer: Optional[str] = None
-    data_rate_mbps: Optional[int] = None
-    active_mtu: Optional[int] = None
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """All results of one run.
-
-    taken_at: as ``2026-11-21T02:51:34Z``
-    export: ``server:/path``
-    slots: requests under way for each RDMA connection (rdma_slot_table_entries)
-    skipped: sentences about what was not measured, and why
-    """
-
-    taken_at: str
-    hostname: str
-    kernel: str
-    export: str
-    fio: str
-    path: Optional[NetworkPath] = None
-    slots: Optional[int] = None
-    jobs: tuple[Job, ...] = ()
-    skipped: tuple[str, ...] = ()
-
-
 # In the lab the same load was up to 1.4 times as fast a minute later.
 _WITHOUT_REPEATS = 1.5
 
@@ -282,22 +242,53 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows of a benchmark, in the order of measuring."""
+class NetworkPath:
+    """How this host reaches the server.
 
-    benchmark: Benchmark
-    rows: tuple[Row, ...]
+    netdev, netdev_mtu: of the route; bytes
+    device, port: the RDMA port that owns the source address, as ``mlx5_0`` and 1
+    link_layer, data_rate_mbps, active_mtu: of that port; bytes, Mb/s
+    """
 
-    @classmethod
-    def of(cls, benchmark: Benchmark) -> Rows:
-        """Return the rows of ``benchmark``."""
+    address: str
+    netdev: Optional[str] = None
+    netdev_mtu: Optional[int] = None
+    device: Optional[str] = None
+    port: Optional[int] = None
+    link_layer: Optional[str] = None
+    data_rate_mbps: Optional[int] = None
+    active_mtu: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """All results of one run.
+
+    taken_at: as ``2026-11-21T02:51:34Z``
+    export: ``server:/path``
+    slots: requests under way for each RDMA connection (rdma_slot_table_entries)
+    skipped: sentences about what was not measured, and why
+    """
+
+    taken_at: str
+    hostname: str
+    kernel: str
+    export: str
+    fio: str
+    path: Optional[NetworkPath] = None
+    slots: Optional[int] = None
+    jobs: tuple[Job, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """The repeats of each load with one setting, in the order of measuring."""
         found: dict[tuple[Setting, Load], list[Job]] = {}
-        for job in benchmark.jobs:
+        for job in self.jobs:
             found.setdefault((job.setting, job.load), []).append(job)
-        rows = tuple(Row(*key, tuple(jobs)) for key, jobs in found.items())
-        return cls(benchmark, rows)
+        return tuple(Row(*key, tuple(jobs)) for key, jobs in found.items())
 
-    def one(
+    def row(
         self, setting: Optional[Setting], name: str, depth: int = DEPTH
     ) -> Optional[Row]:
         """Return the row of a load; or None."""
@@ -308,11 +299,6 @@ class Rows:
             if (row.setting, row.load.name, row.load.depth) == wanted
         )
         return next(found, None)
-
-    @property
-    def settings(self) -> tuple[Setting, ...]:
-        """All settings that were measured."""
-        return tuple(dict.fromkeys(row.setting for row in self.rows))
 
 
 def as_document(benchmark: Benchmark, verdict: object) -> dict[str, object]:

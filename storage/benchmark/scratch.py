@@ -45,14 +45,6 @@ from ovirt_rdma.host.system.lock import (
     one_run,
 )
 from ovirt_rdma.host.system.safe_file import has_line, read_file
-from ovirt_rdma.storage.benchmark.tools import (
-    Run,
-    failed_with,
-    failure,
-    incomplete,
-    missing,
-    too_slow,
-)
 from ovirt_rdma.storage.messages import classify
 
 # Not below /run/ovirt-rdma, which the package removes when it is erased.
@@ -86,6 +78,10 @@ _NOT_STARTED = (127, 126)
 _HARDWARE = "/sys/class/dmi/id/product_uuid"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LOOK = "look for it with findmnt, then umount -l it"
+
+
+Run = Callable[[Sequence[str], float], str]
+"""Runs an argument vector for at most that many seconds, as run_command does."""
 
 
 class OtherBench(Problem):
@@ -301,15 +297,20 @@ class Scratch:
             assert process.stdin  # noqa: S101  (for mypy)
             with contextlib.suppress(BrokenPipeError), process.stdin as shell:
                 shell.write(b"go\n")
-            out, err, failure = output_of(process, seconds + _FIO_S, MOST_BYTES)
-            if failure:
-                raise failure
+            out, err, broken = output_of(process, seconds + _FIO_S, MOST_BYTES)
+            if broken:
+                raise broken
         except BaseException as error:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             end_command(process, _KILLED_S)
             if isinstance(error, CommandTimeout):
-                raise too_slow(seconds + _FIO_S, self._export) from None
+                raise Problem(
+                    "bench-too-slow",
+                    f"fio was still running after {seconds + _FIO_S:g} s: the server "
+                    "answers too slowly to be measured, or no longer",
+                    f"look at the server and the way to it: {nfs_check(self._export)}",
+                ) from None
             if isinstance(error, CommandFailed):
                 raise incomplete(str(error)) from None
             raise
@@ -323,7 +324,9 @@ class Scratch:
         if process.returncode in _NOT_STARTED and not text:
             raise missing(said.strip().rpartition(": ")[2])
         if process.returncode and "{" not in text:
-            raise failed_with(said)
+            known = (number for number in _FIXES if os.strerror(number) in said)
+            number = next(known, None)
+            raise failure(number) if number else incomplete(last_line(said))
         return text
 
     def unmount(self) -> None:
@@ -447,6 +450,56 @@ def _keep(reading: int, clean: Callable[[], None]) -> None:
             os.killpg(int(last), signal.SIGKILL)
     with contextlib.suppress(Problem, OSError):
         clean()
+
+
+_SLOW = "the server did not answer in time: look whether it is up"
+_FIXES = {
+    errno.ENOSPC: "the file system of the server is full: free space there",
+    errno.EDQUOT: "the quota of the server is used up: raise it",
+    errno.EROFS: "the server exports it read-only: export it read-write",
+    errno.EACCES: "the server refuses root: export it with no_root_squash, or to a "
+    "folder that its anonymous user may write to",
+    errno.EIO: _SLOW,
+    errno.ETIMEDOUT: _SLOW,
+    errno.ESTALE: "the server no longer knows the file: it was exported again",
+}
+
+
+def failure(number: int) -> Problem:
+    """Return an error in the export, an errno, as a Problem."""
+    try:
+        reason = os.strerror(number)
+    except (ValueError, OverflowError):
+        reason = f"error {number}"
+    return Problem(
+        "bench-fio-failed",
+        f"the export cannot be measured: {reason}",
+        _FIXES.get(number, "look at the logs of this host and of the server"),
+    )
+
+
+def last_line(text: str) -> str:
+    """Return the last line of what fio printed."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "it printed nothing"
+
+
+def incomplete(why: str) -> Problem:
+    """Return a Problem for a fio that was killed, or printed something else."""
+    return Problem(
+        "bench-fio-incomplete",
+        f"fio did not end as it should: {why[:200]}",
+        "look whether something killed it (journalctl -k), then run bench again",
+    )
+
+
+def missing(why: str) -> Problem:
+    """Return a Problem for a fio that is not installed, or does not start."""
+    return Problem(
+        "bench-fio-missing",
+        f"fio cannot be run: {why}",
+        "install it: dnf install fio fio-engine-libaio",
+    )
 
 
 def _replaced(why: str) -> Problem:

@@ -34,7 +34,6 @@ from ovirt_rdma.host.facts.statistics import (
     LOSSES,
     READS,
     WRITES,
-    MountStatistics,
     Statistics,
     growth,
     load_between,
@@ -50,7 +49,6 @@ from ovirt_rdma.storage.benchmark.model import (
     Benchmark,
     NetworkPath,
     Row,
-    Rows,
     Sample,
     Setting,
     apart,
@@ -92,26 +90,26 @@ class Limit:
     fix: str = ""
 
 
-def possible(rows: Rows) -> Optional[float]:
+def possible(made: Benchmark) -> Optional[float]:
     """Return the most bytes per second that the port can carry; None if unknown, or if
     clearly more was measured: there is another way too, as with a bond.
     """
-    most = max((row.rate.most for row in rows.rows), default=0.0)
-    limit = (physical_mbps(rows.benchmark.path) or 0.0) * 1e6 / 8
+    most = max((row.rate.most for row in made.rows), default=0.0)
+    limit = (physical_mbps(made.path) or 0.0) * 1e6 / 8
     return limit if most <= limit / _FULL and limit else None
 
 
-def is_full(rows: Rows, row: Row) -> bool:
+def is_full(made: Benchmark, row: Row) -> bool:
     """Whether ``row`` uses all that the port has."""
-    limit = possible(rows)
+    limit = possible(made)
     return limit is not None and row.rate.most >= _FULL * limit
 
 
 def _other(
-    rows: Rows, row: Row, name: str, transport: str, depth: int = DEPTH
+    made: Benchmark, row: Row, name: str, transport: str, depth: int = DEPTH
 ) -> Optional[Row]:
     """Return the row of a load by ``transport``, mounted as that of ``row``."""
-    return rows.one(replace(row.setting, transport=transport), name, depth)
+    return made.row(replace(row.setting, transport=transport), name, depth)
 
 
 def physical_mbps(path: Optional[NetworkPath]) -> Optional[float]:
@@ -133,16 +131,15 @@ def mb(rate: float) -> str:
     return f"{value:.0f} MB/s" if value >= 10 else f"{value:.1f} MB/s"
 
 
-def limits(benchmark: Benchmark, setting: Setting) -> tuple[Limit, ...]:
+def limits(made: Benchmark, setting: Setting) -> tuple[Limit, ...]:
     """Return the limits that ``setting`` met, that of large reads first."""
-    rows = Rows.of(benchmark)
     found: dict[str, Limit] = {}
     for load, name in LOADS.items():
-        row = rows.one(setting, name)
+        row = made.row(setting, name)
         # What went over another transport says nothing about this one.
         if row is None or row.others:
             continue
-        checked = (check(rows, load, row) for check in CHECKS)
+        checked = (check(made, load, row) for check in CHECKS)
         named = next(filter(None, checked), None)
         if named:
             kind, *texts = named
@@ -155,8 +152,8 @@ Found = Optional[tuple[str, str, str, str]]
 """Kind, sentence, evidence and fix of a limit; None without evidence."""
 
 
-def _losses(rows: Rows, load: str, row: Row) -> Found:
-    path, operations = rows.benchmark.path, row.total("operations")
+def _losses(made: Benchmark, load: str, row: Row) -> Found:
+    path, operations = made.path, row.total("operations")
     errors, packets = row.total("path_errors"), row.total("packets")
     moved = sum(job.bytes_per_s * job.sample.seconds for job in row.jobs)
     segments = max(moved / ((path and path.netdev_mtu) or 1500), 1e4)
@@ -188,11 +185,11 @@ def _losses(rows: Rows, load: str, row: Row) -> Found:
     )
 
 
-def _cpu(rows: Rows, load: str, row: Row) -> Found:
+def _cpu(made: Benchmark, load: str, row: Row) -> Found:
     one = row.average("busiest_cpu")
     together = row.average("busy_share")
     # A faster processor would not make a full port faster.
-    full = load != SMALL and is_full(rows, row)
+    full = load != SMALL and is_full(made, row)
     if full or (one < _BUSY_ONE and together < _BUSY_ALL):
         return None
     return (
@@ -204,11 +201,11 @@ def _cpu(rows: Rows, load: str, row: Row) -> Found:
     )
 
 
-def _slots(rows: Rows, load: str, row: Row) -> Found:
+def _slots(made: Benchmark, load: str, row: Row) -> Found:
     backlog = row.average("backlog")
-    if row.setting.transport != RDMA or backlog < 1 or is_full(rows, row):
+    if row.setting.transport != RDMA or backlog < 1 or is_full(made, row):
         return None
-    slots = rows.benchmark.slots
+    slots = made.slots
     return (
         "slots",
         "requests wait for a slot of the connection",
@@ -219,14 +216,14 @@ def _slots(rows: Rows, load: str, row: Row) -> Found:
     )
 
 
-def _link(rows: Rows, load: str, row: Row) -> Found:
-    limit = possible(rows)
+def _link(made: Benchmark, load: str, row: Row) -> Found:
+    limit = possible(made)
     names = (SEQUENTIAL_READ, SEQUENTIAL_WRITE)
-    both = [_other(rows, row, name, how) for name in names for how in (RDMA, TCP)]
+    both = [_other(made, row, name, how) for name in names for how in (RDMA, TCP)]
     rates = [one.rate.middle for one in both if one]
     if load == SMALL:
         return None
-    if limit is not None and is_full(rows, row):
+    if limit is not None and is_full(made, row):
         evidence = f"{mb(row.rate.most)} of {mb(limit)}, which the port carries"
     elif limit is None and len(rates) == len(both) and _about_equal(*rates):
         evidence = (
@@ -243,10 +240,10 @@ def _about_equal(*rates: float) -> bool:
     return min(rates) > 0 and max(rates) / min(rates) <= 1 + _EQUAL
 
 
-def _server(rows: Rows, load: str, row: Row) -> Found:
+def _server(made: Benchmark, load: str, row: Row) -> Found:
     """Find a server that is late, whatever in it is."""
-    evidence = _one_by_one(rows, row) if load == SMALL else ""
-    evidence = evidence or _late_by_both(rows, load, row)
+    evidence = _one_by_one(made, row) if load == SMALL else ""
+    evidence = evidence or _late_by_both(made, load, row)
     if not evidence:
         return None
     return (
@@ -258,11 +255,11 @@ def _server(rows: Rows, load: str, row: Row) -> Found:
     )
 
 
-def _one_by_one(rows: Rows, row: Row) -> str:
+def _one_by_one(made: Benchmark, row: Row) -> str:
     """Return the evidence that many small requests are answered little faster than one;
     "" without.
     """
-    first = rows.one(row.setting, RANDOM_READ, 1)
+    first = made.row(row.setting, RANDOM_READ, 1)
     # A host that waits for its server has nothing to do.
     if (
         first is None
@@ -282,24 +279,24 @@ def _one_by_one(rows: Rows, row: Row) -> str:
     )
 
 
-def _late_by_both(rows: Rows, load: str, row: Row) -> str:
+def _late_by_both(made: Benchmark, load: str, row: Row) -> str:
     """Return the evidence that the server is late by both transports; "" without."""
     how = TCP if row.setting.transport == RDMA else RDMA
-    other = _other(rows, row, LOADS[load], how)
+    other = _other(made, row, LOADS[load], how)
     # Equal rates prove nothing if one of them is that of a path that loses packets.
-    if not other or _losses(rows, load, other):
+    if not other or _losses(made, load, other):
         return ""
     if not _about_equal(row.rate.middle, other.rate.middle):
         return ""
     if load == LARGE_WRITES:
-        reads = rows.one(row.setting, SEQUENTIAL_READ)
+        reads = made.row(row.setting, SEQUENTIAL_READ)
         if not reads or row.rate.most > 0.6 * reads.rate.least:
             return ""
         return (
             f"writes end at {mb(row.rate.middle)} by both transports, reads reach "
             f"{mb(reads.rate.middle)}"
         )
-    both = [_other(rows, row, RANDOM_READ, how, 1) for how in (RDMA, TCP)]
+    both = [_other(made, row, RANDOM_READ, how, 1) for how in (RDMA, TCP)]
     times = [
         one.average("rtt_ms")
         for one in both
@@ -313,7 +310,7 @@ def _late_by_both(rows: Rows, load: str, row: Row) -> str:
     )
 
 
-CHECKS: tuple[Callable[[Rows, str, Row], Found], ...] = (
+CHECKS: tuple[Callable[[Benchmark, str, Row], Found], ...] = (
     _losses,
     _cpu,
     _slots,
@@ -412,32 +409,30 @@ def sample_between(
         if total > was_total:
             shares.append(min(1.0, max(0, busy - was_busy) / (total - was_total)))
     place = (path.device, path.port) if path else None
-    old, new = (
+    old_port, new_port = (
         next((p for p in moment.statistics.ports if p[:2] == place), None)
         for moment in (before, after)
     )
-    losses = [growth(old.get(n), new.get(n)) for n in LOSSES] if old and new else []
-    known = [count for count in losses if count is not None]
+    errors = packets = None
+    if old_port and new_port:
+        losses = [growth(old_port.get(n), new_port.get(n)) for n in LOSSES]
+        known = [count for count in losses if count is not None]
+        errors = sum(known) if known else None
+        packets = growth(old_port.packets, new_port.packets)
     sample = Sample(
         seconds=round(seconds, 2),
         cpu_s=round(sum(shares) * seconds, 3),
         cpus=max(1, len(after.cpus)),
         busiest_cpu=round(max(shares), 3),
-        path_errors=sum(known) if known else None,
-        packets=growth(old.packets, new.packets) if old and new else None,
+        path_errors=errors,
+        packets=packets,
         tcp_resent=growth(before.tcp_resent, after.tcp_resent),
         tcp_out_of_order=growth(before.tcp_out_of_order, after.tcp_out_of_order),
     )
-    mounts = [
+    old, new = (
         next((m for m in moment.statistics.mounts if m.mountpoint == mountpoint), None)
         for moment in (before, after)
-    ]
-    return _with_mount(sample, *mounts)
-
-
-def _with_mount(
-    sample: Sample, old: Optional[MountStatistics], new: Optional[MountStatistics]
-) -> Sample:
+    )
     load = load_between(old, new, sample.seconds) if new else None
     if old is None or new is None or load is None:
         return sample
@@ -507,26 +502,25 @@ class Verdict:
     link_limit_mbps: Optional[float] = None
 
 
-def verdict(benchmark: Benchmark) -> Verdict:
+def verdict(made: Benchmark) -> Verdict:
     """Return the verdict."""
-    measured = Rows.of(benchmark)
-    if not measured.rows:
+    if not made.rows:
         return Verdict("nothing was measured", UNKNOWN)
-    by_transport = {one.transport: one for one in reversed(measured.settings)}
+    settings = [row.setting for row in made.rows]
+    by_transport = {one.transport: one for one in reversed(settings)}
     rdma, tcp = by_transport.get(RDMA), by_transport.get(TCP)
-    rows = Rows(benchmark, tuple(one for one in measured.rows if not one.others))
-    ratios = tuple(_ratios(rows, rdma, tcp)) if rdma and tcp else ()
-    better, sentence = _conclusion(ratios, rows, rdma, tcp)
-    chosen = (tcp if better == TCP else rdma) or tcp or rdma or measured.settings[0]
-    astray = [row for row in measured.rows if row.setting in (rdma, tcp) and row.others]
+    kept = [job for row in made.rows if not row.others for job in row.jobs]
+    sound = replace(made, jobs=tuple(kept))
+    ratios = tuple(_ratios(sound, rdma, tcp)) if rdma and tcp else ()
+    better, sentence = _conclusion(ratios, sound, rdma, tcp)
+    chosen = (tcp if better == TCP else rdma) or tcp or rdma or settings[0]
+    astray = [row for row in made.rows if row.setting in (rdma, tcp) and row.others]
     if astray:
         better, chosen = UNKNOWN, min((row.setting for row in astray), key=str)
-        sentence = _not_measured(
-            benchmark, [row for row in astray if row.setting == chosen]
-        )
-    found = limits(benchmark, chosen)
+        sentence = _not_measured(made, [row for row in astray if row.setting == chosen])
+    found = limits(made, chosen)
     kinds = {one.kind for one in found}
-    over_rdma = limits(benchmark, rdma) if rdma and better == TCP else ()
+    over_rdma = limits(made, rdma) if rdma and better == TCP else ()
     rdma_limits = tuple(one for one in over_rdma if one.kind not in kinds)
     clauses = [sentence, "no limit was found"]
     if found:
@@ -535,7 +529,7 @@ def verdict(benchmark: Benchmark) -> Verdict:
         clauses.append(
             f"RDMA may be faster without its limit: {rdma_limits[0].sentence}"
         )
-    physical = physical_mbps(benchmark.path)
+    physical = physical_mbps(made.path)
     return Verdict(
         "; ".join(clauses),
         better,
@@ -547,17 +541,17 @@ def verdict(benchmark: Benchmark) -> Verdict:
     )
 
 
-def _not_measured(benchmark: Benchmark, astray: Sequence[Row]) -> str:
-    check = nfs_check(benchmark.export)
+def _not_measured(made: Benchmark, astray: Sequence[Row]) -> str:
+    check = nfs_check(made.export)
     way = f"its mount went over another transport, and {check} says why"
     if any(LOCAL in row.others for row in astray):
         way = "the data did not leave this host (LOCALIO): measure from another one"
     return f"{astray[0].setting.transport.upper()} was not measured: {way}"
 
 
-def _ratios(rows: Rows, rdma: Setting, tcp: Setting) -> Iterator[Ratio]:
+def _ratios(made: Benchmark, rdma: Setting, tcp: Setting) -> Iterator[Ratio]:
     for load in _NAMES:
-        one, other = rows.one(rdma, load), rows.one(tcp, load)
+        one, other = made.row(rdma, load), made.row(tcp, load)
         # Less than a byte per second is nothing: no ratio, and none that rounds to 0.
         if one and other and other.rate.middle >= 1:
             value = max(one.rate.middle / other.rate.middle, 0.001)
@@ -566,13 +560,13 @@ def _ratios(rows: Rows, rdma: Setting, tcp: Setting) -> Iterator[Ratio]:
 
 def _conclusion(
     ratios: Sequence[Ratio],
-    rows: Rows,
+    made: Benchmark,
     rdma: Optional[Setting],
     tcp: Optional[Setting],
 ) -> tuple[str, str]:
     if not ratios:
         only = "RDMA" if rdma else "TCP"
-        row = rows.one(rdma or tcp, SEQUENTIAL_READ)
+        row = made.row(rdma or tcp, SEQUENTIAL_READ)
         rate = f" ({mb(row.rate.middle)})" if row else ""
         return UNKNOWN, f"only {only} was measured{rate}: nothing can be compared"
     faster = [r for r in ratios if r.certain and r.value >= _MATTERS]
@@ -588,14 +582,14 @@ def _conclusion(
             f"{quick} times TCP here, but {late} times RDMA: choose by what your "
             "machines do"
         )
-    return _equal(rows, rdma, tcp)
+    return _equal(made, rdma, tcp)
 
 
 def _equal(
-    rows: Rows, rdma: Optional[Setting], tcp: Optional[Setting]
+    made: Benchmark, rdma: Optional[Setting], tcp: Optional[Setting]
 ) -> tuple[str, str]:
     """Return the conclusion for equal rates: what a byte costs decides."""
-    one, other = (rows.one(setting, SEQUENTIAL_READ) for setting in (rdma, tcp))
+    one, other = (made.row(setting, SEQUENTIAL_READ) for setting in (rdma, tcp))
     same = "RDMA and TCP are equally fast here"
     if one and other and one.cpu and other.cpu and apart(one.cpu, other.cpu):
         share = one.cpu.middle / other.cpu.middle if other.cpu.middle else 1.0

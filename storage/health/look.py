@@ -39,7 +39,6 @@ from ovirt_rdma.storage.health.signs import (
     REFUSES,
     Answer,
     Probes,
-    Server,
     ServerSigns,
     signs_of,
 )
@@ -169,8 +168,8 @@ class Looker:
         asked = {}
         for one in bad:
             over_rdma = one.transport == RDMA and not one.is_answered
-            server = Server(one.tcp_port, one.port if over_rdma else None)
-            asked[one.mount.address or ""] = server
+            ports = one.tcp_port, one.port if over_rdma else None
+            asked[one.mount.address or ""] = ports
         signs = signs_of(asked, self._reader)
         netdevs: dict[str, Optional[str]] = {}
         if not all(one.is_answered for one in seen):
@@ -328,12 +327,8 @@ class HealthWatch(Task):
         self._late[now.mountpoint] = late
         if 0 < late < _LOOKS_TO_BE_SLOW and (before is None or before.state == OK):
             once = f"late once: {now.sentence}"
-            sound = MountHealth(
-                now.export, now.mountpoint, now.transport, now.version, OK
-            )
-            now = dataclasses.replace(
-                sound, sentence=once, evidence=now.evidence, answered_s=now.answered_s
-            )
+            now = dataclasses.replace(now, state=OK, sentence=once, fix="")
+            now = dataclasses.replace(now, cause=None, certain=True, reason="")
         same = before is not None and before.state == now.state
         since = before.since if same and before else at
         return dataclasses.replace(now, since=since)

@@ -39,7 +39,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, NoReturn, Optional
+from typing import Any, Callable, NoReturn, Optional
 
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
@@ -48,17 +48,16 @@ from ovirt_rdma.host.paths import PROBES, VDSM_MOUNTS
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.json_codec import Records, json_value
 from ovirt_rdma.host.system.safe_file import read_file
-from ovirt_rdma.host.system.signals import default_signals
+from ovirt_rdma.host.system.signals import close_files, default_signals
 from ovirt_rdma.host.system.tree import VDSM_GID, VDSM_UID, seconds_after_boot, start_of
-from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.readiness import (
     NOT_READY,
+    Network,
     Step,
     local_steps,
     ports_behind,
     read_local,
 )
-from ovirt_rdma.storage.transport import NFS_TCP_PORT
 
 PROBE_S = 2.0
 # Children at the same time: a fork of each for hundreds of mounts would take memory.
@@ -381,7 +380,7 @@ def _be_child(writer: int, work: Callable[[], Iterable[dict[str, Any]]]) -> NoRe
         default_signals()
         os.setsid()
         os.chdir("/")
-        _close_all_but(writer)
+        close_files(writer)
         try:
             for fields in work():
                 _write(writer, fields)
@@ -393,21 +392,6 @@ def _be_child(writer: int, work: Callable[[], Iterable[dict[str, Any]]]) -> NoRe
 
 def _write(writer: int, fields: dict[str, Any]) -> None:
     os.write(writer, json.dumps(fields).encode("ascii") + b"\n")
-
-
-def _close_all_but(kept: int) -> None:
-    """Close all files but ``kept``; 0 to 2 are /dev/null then."""
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
-        descriptor = int(name)
-        if descriptor != kept and descriptor > 2:
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
-    null = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        if standard != kept:
-            os.dup2(null, standard)
-    if null > 2:
-        os.close(null)
 
 
 def _answer_of(child: Child) -> Answer:
@@ -477,15 +461,6 @@ _RESULTS = {
     errno.EHOSTUNREACH: ABSENT,
     errno.EACCES: ABSENT,
 }
-
-
-class Server(NamedTuple):
-    """The ports of a server that are asked; ``rdma_port``: None if its RDMA listener
-    tells nothing, as for a TCP mount, or a server that answers.
-    """
-
-    tcp_port: int = NFS_TCP_PORT
-    rdma_port: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -570,9 +545,11 @@ def _replies(connected: socket.socket, until: float) -> Optional[bool]:
 
 
 def signs_of(
-    servers: Mapping[str, Server], reader: HostReader
+    servers: Mapping[str, tuple[int, Optional[int]]], reader: HostReader
 ) -> dict[str, ServerSigns]:
     """Return the signs of each server, by its address; all are asked at the same time.
+    ``servers`` has their ports: of TCP, and of RDMA, None if that listener tells
+    nothing, as for a TCP mount, or a server that answers.
 
     Reads the facts of this host once. Raises nothing for what a host or a server has.
     """
@@ -584,8 +561,8 @@ def signs_of(
         facts = replace(facts, rdma_devices=reader.rdma_devices())
     with ThreadPoolExecutor(min(_AT_ONCE, len(servers))) as threads:
         found = {
-            address: threads.submit(_signs, address, server, facts, routes[address])
-            for address, server in servers.items()
+            address: threads.submit(_signs, address, *ports, facts, routes[address])
+            for address, ports in servers.items()
         }
         return {address: one.result() for address, one in found.items()}
 
@@ -598,7 +575,11 @@ def _ports(facts: Facts, route: Optional[Route]) -> list[tuple[RdmaDevice, RdmaP
 
 
 def _signs(
-    address: str, server: Server, facts: Facts, route: Optional[Route]
+    address: str,
+    tcp_port: int,
+    rdma_port: Optional[int],
+    facts: Facts,
+    route: Optional[Route],
 ) -> ServerSigns:
     steps = local_steps(facts, route)
     netdev = route.netdev if route else None
@@ -612,11 +593,12 @@ def _signs(
     state = next((n.operstate for n in facts.netdevs if n.name == netdev), "")
     listener = None
     with ThreadPoolExecutor(1) as other:
-        knocking = other.submit(knock, address, server.tcp_port, KNOCK_S)
+        knocking = other.submit(knock, address, tcp_port, KNOCK_S)
         wait([knocking], ALONE_S)
         # Without a route or a port there is nobody to ask.
-        if server.rdma_port and all(step.verdict != NOT_READY for step in steps):
-            listener = probe.rdma_listener(address, server.rdma_port, LISTENER_S)
+        if rdma_port and all(step.verdict != NOT_READY for step in steps):
+            ask = Network().rdma_listener
+            listener = ask(address, rdma_port, LISTENER_S)
         tcp = knocking.result()
     return ServerSigns(
         steps,

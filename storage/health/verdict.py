@@ -41,8 +41,7 @@ from ovirt_rdma.storage.health.state import (
     UNKNOWN,
     MountHealth,
 )
-from ovirt_rdma.storage.probe import server_side_fix
-from ovirt_rdma.storage.readiness import NOT_READY, READY
+from ovirt_rdma.storage.readiness import NOT_READY, READY, server_side_fix
 from ovirt_rdma.storage.transport import NFS_TCP_PORT
 
 # The port of a server acknowledges packets, whatever its NFS threads do.

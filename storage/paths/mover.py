@@ -8,12 +8,14 @@ has changed; what it knows is carried to the next run, which follows at once.
 from __future__ import annotations
 
 import contextlib
+import json
+import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Callable, Optional
 
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.statistics import read_transports
+from ovirt_rdma.host.collect.statistics import read_ports, read_transports
 from ovirt_rdma.host.daemon.loop import Result, Task, Turn
 from ovirt_rdma.host.export import RDMA, Export
 from ovirt_rdma.host.facts.model import NfsMount
@@ -21,22 +23,12 @@ from ovirt_rdma.host.facts.statistics import SunrpcTransport, option_value
 from ovirt_rdma.host.policy.forms import Refused
 from ovirt_rdma.host.policy.model import NfsRule, Policy, rule_for
 from ovirt_rdma.host.policy.texts import path_address
-from ovirt_rdma.host.system.commands import Runner, run_command
+from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
 from ovirt_rdma.host.system.tree import FileTree, seconds_after_boot
 from ovirt_rdma.storage import rdma_cm_probe
 from ovirt_rdma.storage.health.signs import Probes
 from ovirt_rdma.storage.mounts import prove
 from ovirt_rdma.storage.paths.moving import Lever, Proof, Target, move, undo_levers
-from ovirt_rdma.storage.paths.observed import (
-    LinkEvents,
-    Wiring,
-    link,
-    read_neighbours,
-    read_traffic,
-    shares,
-    warm,
-    wirings,
-)
 from ovirt_rdma.storage.paths.server import Key, Link, Relocation, Server
 from ovirt_rdma.storage.paths.state import (
     DOWN,
@@ -45,13 +37,21 @@ from ovirt_rdma.storage.paths.state import (
     remove_paths,
     write_paths,
 )
+from ovirt_rdma.storage.readiness import ports_behind
 
 RUN_S, TICK_S = 10.0, 0.5
+# linux/rtnetlink.h
+_RTMGRP_LINK = 1
+_FIRST_GIDS = 16
+# A port that nothing listens on (RFC 863): only the neighbour entry matters.
+_DISCARD = 9
+_BYTES = ("port_xmit_data", "port_rcv_data")
+_PACKETS = ("sent_pkts", "rcvd_pkts")
 # Neighbours and mounts need no faster eye; the state's file has its age.
 _SELDOM_S = 5.0
 # An answer takes milliseconds; a Linux server's busy NFS threads answer it too.
 ANSWER_S = 1.5
-_WIRED_AGAIN_S = 60.0
+_LINKS_AGAIN_S = 60.0
 # So long after a proof its connections have ended.
 _PROOF_GONE_S = 5.0
 
@@ -137,6 +137,134 @@ def objection(
     return "", ""
 
 
+def links_to(reader: HostReader, addresses: Iterable[str]) -> dict[str, Link]:
+    """Return how each address that an RDMA port leads to is reached while all is well:
+    a route may lead elsewhere while the link is down, so this is kept.
+    """
+    devices = reader.rdma_devices(most_gids=_FIRST_GIDS)
+    netdevs = reader.netdevs()
+    found = {}
+    for address in addresses:
+        route = reader.route(address)
+        if route is None or not route.netdev or not route.source:
+            continue
+        behind = ports_behind(devices, netdevs, route.netdev, route.source)
+        for device, port in behind[:1]:
+            name = f"{device.name}/{port.number}"
+            neighbour = "routed" if route.gateway else None
+            found[address] = Link(
+                route.netdev, name, port.is_ethernet, neighbour=neighbour
+            )
+    return found
+
+
+def link(
+    tree: FileTree, known: Link, neighbours: Mapping[tuple[str, str], str], to: str
+) -> Link:
+    """Return the present state of a link of :func:`links_to` to the address ``to``."""
+    # The kernel gives EINVAL for a netdev that is not up.
+    carrier = tree.text(f"/sys/class/net/{known.netdev}/carrier")
+    device, _, number = known.port.partition("/")
+    folder = f"/sys/class/infiniband/{device}/ports/{number}"
+    state = (tree.text(f"{folder}/state") or "gone").partition(": ")
+    problem = ""
+    if carrier != "1":
+        problem = f"{known.netdev} has no link"
+    elif state[2] != "ACTIVE":
+        problem = f"the RDMA port {known.port} is {state[2] or state[0]}"
+    # The hardware address of a router says nothing about the server.
+    neighbour = known.neighbour or neighbours.get((known.netdev, to))
+    return known._replace(problem=problem, neighbour=neighbour)
+
+
+def read_neighbours(run: Runner) -> dict[tuple[str, str], str]:
+    """Return the hardware address of each neighbour, by netdev and IP address."""
+    with contextlib.suppress(CommandFailed, ValueError, KeyError, TypeError):
+        return {
+            (row["dev"], row["dst"]): row["lladdr"]
+            for row in json.loads(run(["ip", "-j", "-4", "neigh", "show"]) or "[]")
+            if "lladdr" in row and "FAILED" not in row.get("state", ())
+        }
+    return {}
+
+
+def warm(addresses: Iterable[str]) -> None:
+    """Have the kernel look for the hardware addresses: without an entry, the first RDMA
+    connection runs into a time limit of 5 s (RDMA_RESOLVE_TIMEOUT).
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as out:
+        for address in addresses:
+            with contextlib.suppress(OSError):
+                out.sendto(b"", (address, _DISCARD))
+
+
+def read_traffic(
+    tree: FileTree, links: Mapping[str, Link]
+) -> dict[str, tuple[int, ...]]:
+    """Return by address what its RDMA port has sent and received: bytes and packets,
+    each 0 if the port does not count them.
+    """
+    names = {*_BYTES, *_PACKETS}
+    counters = {f"{one.device}/{one.port}": one for one in read_ports(tree, [], names)}
+    found = {}
+    for address, known in links.items():
+        # Some drivers have the counters of packets at the device.
+        places = known.port, f"{known.port.partition('/')[0]}/0"
+        seen = [counters[place] for place in places if place in counters]
+        found[address] = tuple(
+            sum(one.get(name) or 0 for one in seen for name in group)
+            for group in (_BYTES, _PACKETS)
+        )
+    return found
+
+
+def shares(
+    before: Mapping[str, tuple[int, ...]], after: Mapping[str, tuple[int, ...]]
+) -> dict[str, float]:
+    """Return the part of each address of the bytes that all carried, or of the packets
+    if a port does not count bytes. Empty if nothing was carried. Pure.
+    """
+    for kind in (0, 1):
+        if all(after[address][kind] for address in after):
+            grown = {
+                address: max(0, counted[kind] - before[address][kind])
+                for address, counted in after.items()
+                if address in before
+            }
+            total = sum(grown.values())
+            return {a: part / total for a, part in grown.items()} if total else {}
+    return {}
+
+
+class LinkEvents:
+    """Tells when a netdev has changed: the descriptors ``files`` can be read then.
+    Empty where the kernel gives no such socket.
+    """
+
+    def __init__(self) -> None:
+        self._socket: Optional[socket.socket] = None
+        with contextlib.suppress(OSError):
+            kind = socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+            self._socket = socket.socket(socket.AF_NETLINK, kind, socket.NETLINK_ROUTE)
+            self._socket.bind((0, _RTMGRP_LINK))
+
+    def close(self) -> None:
+        """Close the socket."""
+        if self._socket is not None:
+            self._socket.close()
+
+    @property
+    def files(self) -> list[int]:
+        """What to wait for."""
+        return [] if self._socket is None else [self._socket.fileno()]
+
+    def drain(self) -> None:
+        """Forget what has come; what has changed is read from sysfs."""
+        with contextlib.suppress(OSError):
+            while self._socket is not None and self._socket.recv(1 << 16):
+                pass
+
+
 class MovePaths(Task):
     """Moves the connections of the host below ``root``."""
 
@@ -145,7 +273,7 @@ class MovePaths(Task):
     deadline_s = 90.0
     off = "no rule of the policy has paths"
     carried = (
-        *("_servers", "_wirings", "_wired", "_traffic", "_shares", "_said"),
+        *("_servers", "_known", "_looked_for", "_traffic", "_shares", "_said"),
         *("_switches", "_proved"),
     )
 
@@ -162,8 +290,8 @@ class MovePaths(Task):
         self._ask, self._clock = ask, clock
         self._tree = FileTree(root)
         self._servers: dict[tuple[str, ...], Server] = {}
-        self._wirings: dict[str, Wiring] = {}
-        self._wired = float("-inf")
+        self._known: dict[str, Link] = {}
+        self._looked_for = float("-inf")
         self._traffic: dict[str, tuple[int, ...]] = {}
         self._shares: dict[str, float] = {}
         # The switches of mounts, and when a proof had connections of its own last.
@@ -266,17 +394,16 @@ class MovePaths(Task):
         self._servers = servers
         wanted = [address for addresses in servers for address in addresses]
         broken = any(self._is_gone(address) for address in wanted)
-        if wanted and (broken or now - self._wired >= _WIRED_AGAIN_S):
-            self._wired = now
-            for address, wiring in wirings(reader, wanted).items():
-                known = self._wirings.get(address)
+        if wanted and (broken or now - self._looked_for >= _LINKS_AGAIN_S):
+            self._looked_for = now
+            for address, found_now in links_to(reader, wanted).items():
                 # Without a link, a route may lead elsewhere.
-                if known is None or self._is_gone(address) or not self._down(address):
-                    self._wirings[address] = wiring
+                if self._is_gone(address) or not self._down(address):
+                    self._known[address] = found_now
         warm(wanted)
         self._neighbours = read_neighbours(self._run)
-        ports = {a: w for a, w in self._wirings.items() if a in wanted}
-        traffic = read_traffic(self._tree, ports)
+        links = {a: known for a, known in self._known.items() if a in wanted}
+        traffic = read_traffic(self._tree, links)
         self._shares = {}
         for addresses in servers:
             of = {a: traffic[a] for a in addresses if a in traffic}
@@ -284,20 +411,20 @@ class MovePaths(Task):
         self._traffic = traffic
 
     def _is_gone(self, address: str) -> bool:
-        wiring = self._wirings.get(address)
-        if wiring is None:
+        known = self._known.get(address)
+        if known is None:
             return True
-        return not self._tree.is_folder(f"/sys/class/net/{wiring.netdev}")
+        return not self._tree.is_folder(f"/sys/class/net/{known.netdev}")
 
     def _down(self, address: str) -> bool:
-        return bool(link(self._tree, self._wirings[address], {}, address).problem)
+        return bool(link(self._tree, self._known[address], {}, address).problem)
 
     def _links(self, addresses: Iterable[str]) -> dict[str, Optional[Link]]:
         found: dict[str, Optional[Link]] = dict.fromkeys(addresses)
         for address in addresses:
-            wiring = self._wirings.get(address)
-            if wiring is not None:
-                found[address] = link(self._tree, wiring, self._neighbours, address)
+            known = self._known.get(address)
+            if known is not None:
+                found[address] = link(self._tree, known, self._neighbours, address)
         return found
 
     def _ask_all(self, now: float) -> bool:

@@ -9,7 +9,6 @@ exports are asked in parallel. The class uses only the parts of VDSM that
 
 from __future__ import annotations
 
-import configparser
 import importlib
 import inspect
 import logging
@@ -19,7 +18,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Optional, Protocol
 
-from ovirt_rdma.host.collect import software
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.export import Export, ExportProblem, MountOptions
 from ovirt_rdma.host.policy.model import Policy, rule_for
@@ -52,17 +50,13 @@ class Vdsm:
     """Names of the running VDSM: the class, the registry and two exceptions.
 
     ``mount_error`` is raised if mount(8) fails and has its standard error in ``err``;
-    ``reported_error`` reaches the engine as code 477. ``nfs_mount_options`` is a
-    deprecated setting of vdsm.conf: if it is not the default, VDSM makes no NFS
-    connection of some of the engine's definitions, but mounts them with these options
-    (storageServer.tryDeprecatedNfsParams).
+    ``reported_error`` reaches the engine as code 477.
     """
 
     nfs_connection: Any
     connection_types: dict[str, Any]
     mount_error: type[Exception]
     reported_error: type[Exception]
-    nfs_mount_options: str
 
 
 def load() -> Vdsm:
@@ -79,7 +73,6 @@ def load() -> Vdsm:
             connection_types=server.ConnectionFactory.registeredConnectionTypes,
             mount_error=mount.MountError,
             reported_error=exception.MountError,
-            nfs_mount_options=_nfs_mount_options(),
         )
     except AttributeError as error:
         raise UnknownShape(f"a name is missing ({error})") from error
@@ -118,16 +111,6 @@ def check(vdsm: Vdsm) -> None:
     for name in ("options", "remotePath", "vfsType", "_getLocalPath"):
         if not hasattr(mount_connection, name):
             raise UnknownShape(f"NFSConnection's mount connection has no {name}")
-
-
-def _nfs_mount_options() -> str:
-    config = importlib.import_module("vdsm.config").config
-    try:
-        options: str = config.get(software.SECTION, software.OPTION)
-    except configparser.Error:
-        # A VDSM that no longer has the setting uses the defaults.
-        return software.DEFAULT
-    return options
 
 
 SERVERS_AT_ONCE = 16

@@ -23,7 +23,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, NoReturn, Optional
 
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.export import RDMA, Export, MountOptions
+from ovirt_rdma.host.export import (
+    DEFAULT_RETRANS,
+    DEFAULT_TIMEOUT,
+    RDMA,
+    Export,
+    MountOptions,
+)
 from ovirt_rdma.host.facts.model import DegradedMark, NfsMount
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA, TCP, RuleMatch
 from ovirt_rdma.storage.messages import classify
@@ -55,7 +61,6 @@ from ovirt_rdma.storage.transport import (
     STOCK,
     Attempt,
     Choice,
-    Families,
     choose,
     tcp_options,
     tcp_service_port,
@@ -63,32 +68,14 @@ from ovirt_rdma.storage.transport import (
 
 
 class Failure(NamedTuple):
-    """An RDMA mount that failed ``at`` a time of the memory's clock, for a ``reason``;
-    ``fix``: what to do, "" if unknown. It counts ``until`` then.
+    """An RDMA mount that failed ``at`` a time of the surroundings' clock, for a
+    ``reason``; ``fix``: what to do, "" if unknown. It counts ``until`` then.
     """
 
     at: float
     until: float
     reason: str
     fix: str
-
-
-class FailureMemory:
-    """The last failure of each server, by any key. Safe for several threads."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._failures: dict[Hashable, Failure] = {}
-
-    def remember(self, key: Hashable, reason: str, fix: str, seconds: float) -> None:
-        """Keep ``reason`` and ``fix`` for ``seconds``."""
-        now = self._clock()
-        self._failures[key] = Failure(now, now + seconds, reason, fix)
-
-    def recall(self, key: Hashable) -> Optional[Failure]:
-        """Return the failure; None if there is none or it has expired."""
-        failure = self._failures.get(key)
-        return failure if failure and self._clock() < failure.until else None
 
 
 class StillRunning(Exception):
@@ -168,13 +155,13 @@ WAIT_FOR_OTHER_S = 300.0
 class Shared:
     """The shared state, one per process; safe for several threads.
 
-    ``not_unmounted`` are local paths of mounts that are not over RDMA, although their
-    rule requires it, and that could not be unmounted. ``marks`` are the marks of
-    degraded mounts.
+    ``failures`` has the last one of each server. ``not_unmounted`` are local paths of
+    mounts that are not over RDMA, although their rule requires it, and that could not
+    be unmounted. ``marks`` are the marks of degraded mounts.
     """
 
     surroundings: ProbeContext
-    failures: FailureMemory = field(default_factory=FailureMemory)
+    failures: dict[Hashable, Failure] = field(default_factory=dict)
     locks: PathLocks = field(default_factory=PathLocks)
     wait_for_other_s: float = WAIT_FOR_OTHER_S
     marks: DegradedMarks = field(default_factory=DegradedMarks)
@@ -208,11 +195,9 @@ class StockConnection:
         """
         arguments = dict(self._connection._stock_arguments)
         arguments["extraOptions"] = attempt.extra_options
-        for name, least in (
-            ("timeout", attempt.least_timeout),
-            ("retrans", attempt.least_retrans),
-        ):
-            arguments[name] = max(arguments[name], least) if least else arguments[name]
+        if attempt.for_paths:
+            arguments["timeout"] = max(arguments["timeout"], DEFAULT_TIMEOUT)
+            arguments["retrans"] = max(arguments["retrans"], DEFAULT_RETRANS)
         self._stock.__init__(self._connection, **arguments)
 
     def mount(self) -> Optional[bytes]:
@@ -396,7 +381,8 @@ class NamedExport:
 
         Raises OptionsProblem if the engine's port is not a number.
         """
-        readiness, rdma_ipv6, tcp_ipv6 = None, False, None
+        readiness, rdma_ipv6 = None, False
+        tcp_ipv6: Optional[bool] = None
         if self.needs_readiness:
             readiness = self._remembered(server) or server.readiness()
             rdma_address = server.rdma_address
@@ -406,8 +392,14 @@ class NamedExport:
             tcp_ipv6 = rdma_ipv6
         elif self.rule.transport != REQUIRE_RDMA:
             tcp_ipv6 = server.tcp_ipv6(self._tcp_port)
-        families = Families(rdma_ipv6, tcp_ipv6)
-        choice = choose(self._match, self._engine, families, readiness, self._version)
+        choice = choose(
+            self._match,
+            self._engine,
+            readiness,
+            self._version,
+            rdma_ipv6=rdma_ipv6,
+            tcp_ipv6=tcp_ipv6,
+        )
         return self._unless_tcp_is_dead(choice, server) if choice.degraded else choice
 
     def _unless_tcp_is_dead(self, choice: Choice, server: ServerReadiness) -> Choice:
@@ -422,16 +414,16 @@ class NamedExport:
         None if the server's own answer is better: NOT_READY, or READY and newer than
         the failure.
         """
-        failure = self._shared.failures.recall(self._failure_key)
+        failure = self._shared.failures.get(self._failure_key)
+        now = self._shared.surroundings.clock()
         verdict = server.readiness().verdict
-        if failure is None or verdict == NOT_READY:
+        if failure is None or now >= failure.until or verdict == NOT_READY:
             return None
         if verdict == READY and failure.at < server.asked_at:
             return None
-        age = self._shared.surroundings.clock() - failure.at
         reason = (
-            f"an RDMA mount of {self.export.server} failed {age:.0f} s ago: "
-            f"{failure.reason}"
+            f"an RDMA mount of {self.export.server} failed {now - failure.at:.0f} s "
+            f"ago: {failure.reason}"
         )
         return Readiness((Step("earlier mount", NOT_READY, reason, failure.fix),))
 
@@ -472,12 +464,10 @@ class NamedExport:
         if choice.degraded:
             reason = f"{choice.reason}; then {reason}"
         if attempt.transport == RDMA and failure.about_server:
-            self._shared.failures.remember(
-                self._failure_key,
-                failure.meaning,
-                failure.fix,
-                self.rule.failure_cache,
-            )
+            now = self._shared.surroundings.clock()
+            until = now + self.rule.failure_cache
+            found = Failure(now, until, failure.meaning, failure.fix)
+            self._shared.failures[self._failure_key] = found
         if choice.fallback is None or failure.about_export:
             raise refused(self.export, reason, failure.fix)
         self._fall_back(stock, server, reason, failure.fix)

@@ -15,7 +15,6 @@ from typing import Any
 
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.software import replaces_nfs_connections
 from ovirt_rdma.host.enablement.state import MODE_VDSMD
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import DEGRADED_JSON, ENABLED, POLICY_JSON, under
@@ -23,7 +22,6 @@ from ovirt_rdma.host.policy import store
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import PolicySource
 from ovirt_rdma.host.system.safe_file import read_file
-from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.mounts import DegradedMarks
 from ovirt_rdma.storage.readiness import ProbeContext, RecentAnswers
 from ovirt_rdma.storage.vdsm.connection import (
@@ -70,8 +68,7 @@ def prepare(root: str = "/") -> Prepared:
     main = load_main()
     vdsm = load()
     marks = DegradedMarks(under(root, DEGRADED_JSON))
-    network = RecentAnswers(probe)
-    around = ProbeContext(HostReader(root), network, time.sleep)
+    around = ProbeContext(HostReader(root), RecentAnswers(), time.sleep)
     shared = Shared(around, marks=marks)
     install(vdsm, PolicySource(under(root, POLICY_JSON)), shared)
     remarks = [f"NFS connections are made by ovirt-rdma {__version__}"]
@@ -80,12 +77,6 @@ def prepare(root: str = "/") -> Prepared:
     stored = store.in_force(under(root, POLICY_JSON))
     if stored.problem is not None:
         remarks.append(f"{stored.problem}; {stored.consequence}; {stored.problem.fix}")
-    if replaces_nfs_connections(vdsm.nfs_mount_options):
-        remarks.append(
-            "vdsm.conf sets the deprecated irs/nfs_mount_options: connections for "
-            "which the engine sends no NFS version, timeout or retransmissions bypass "
-            "the policy; remove it"
-        )
     return Prepared(main, tuple(remarks))
 
 

@@ -7,16 +7,17 @@ from support.fakes.fake_changes import changing
 from support.fakes.fake_hosts import connectx3_ib, connectx5_roce, soft_roce
 from support.fakes.fake_timers import Timers
 from support.host.changes_wanted import POLICY
+from support.storage.fake_network import FakeNetwork
 from support.storage.vdsm_fixtures import loaded_vdsm
 
-from ovirt_rdma.cli.host import check, runs
+from ovirt_rdma.cli.host import check, nfs, runs
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.model import to_json as facts_file_of
 from ovirt_rdma.host.paths import under
 from ovirt_rdma.host.rules import registry
 from ovirt_rdma.host.rules.base import Rule
-from ovirt_rdma.storage import probe
+from ovirt_rdma.storage.readiness import ProbeContext
 
 __all__ = ["loaded_vdsm"]
 
@@ -130,11 +131,13 @@ def call(capsys):
 
 
 @pytest.fixture
-def no_network(monkeypatch):
-    """Fail if the network is used."""
-
-    def asked(*words):
-        raise AssertionError(f"the network was asked: {words}")
-
-    for name in ("resolve", "tcp_answers", "rdma_listener", "mountd"):
-        monkeypatch.setattr(probe, name, asked)
+def network(host, monkeypatch):
+    """The network of a host with Soft-RoCE, for verbs about an export; ``site`` is the
+    host.
+    """
+    fake = FakeNetwork()
+    fake.site = soft_roce(host.root)
+    monkeypatch.setattr(
+        nfs, "ProbeContext", lambda *_: ProbeContext(fake.site.reader(), fake)
+    )
+    return fake

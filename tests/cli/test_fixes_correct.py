@@ -210,7 +210,6 @@ WITHOUT_ROW = {
     "systemd runs the daemon: tests/lab/test_daemon_lab.py": [
         *fixed("cli/host/daemon.py:_print", LOAD),
         *fixed("cli/host/daemon.py:ShowDaemon.run", ENABLE),
-        *fixed("cli/host/nfs.py:_no_paths", ENABLE),
         *fixed("host/rules/host.py:_daemon", ENABLE),
     ],
     "virtual functions: tests/lab/test_virtual_functions_lab.py": [

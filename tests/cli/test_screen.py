@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from support import command_line
-from support.command_line import NO_RDMA, RXE, run_on_terminal, run_process
+from support.command_line import NO_RDMA, run_on_terminal, run_process
 
 from ovirt_rdma.cli.output import Output
 from tools.picture import PICTURES
@@ -190,7 +190,7 @@ def test_yaml_says_what_json_says(content):
     assert yaml.safe_load(document("yaml")) == as_json
 
 
-REFUSED = ("nfs", "mount-options", "10.0.0.1:/e", "--facts", NO_RDMA, "--policy")
+REFUSED = ("nfs", "mount-options", "10.0.0.1:/e", "--root", ".", "--policy")
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def test_long_text_is_folded_on_a_terminal_only(require):
 
 
 def test_an_option_string_stays_whole_on_a_narrow_terminal():
-    words = ("nfs", "mount-options", "10.0.0.1:/e", "--facts", RXE)
+    words = ("nfs", "mount-options", "10.0.0.1:/e")
     assert "soft,nosharecache,timeo=100,retrans=3,nolock" in run_on_terminal(
         *words, columns=30
     )

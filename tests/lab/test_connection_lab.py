@@ -308,13 +308,11 @@ def test_permissions_of_the_export_stay_469(site: Site) -> None:
     assert site.mounted("/srv/require") == []
 
 
-@pytest.mark.parametrize("version", ["3", "auto"])
-def test_nfs_check_says_ready(site: Site, version: str) -> None:
+def test_nfs_check_says_ready(site: Site) -> None:
     export = f"{V4}:/srv/require"
-    checked = site.vdsmd.command("nfs", "check", export, "--nfs-version", version)
+    checked = site.vdsmd.command("nfs", "check", export)
     assert checked.exit_code == 0, checked
     assert checked.stdout.splitlines()[-1] == f"{export} is ready for RDMA."
-    assert ("mountd" in checked.stdout) is (version == "3")
 
 
 @pytest.mark.parametrize(

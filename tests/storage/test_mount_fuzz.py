@@ -32,7 +32,6 @@ from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.model import Route
 from ovirt_rdma.host.policy.model import TCP, TRANSPORTS, NfsRule, RuleMatch
 from ovirt_rdma.storage.messages import classify
-from ovirt_rdma.storage.probe import step_of
 from ovirt_rdma.storage.readiness import (
     NOT_READY,
     READY,
@@ -40,9 +39,9 @@ from ovirt_rdma.storage.readiness import (
     Readiness,
     Step,
     local_steps,
-    steps_from_facts,
+    step_of,
 )
-from ovirt_rdma.storage.transport import Families, choose, stock_warnings
+from ovirt_rdma.storage.transport import choose, stock_warnings
 
 DATA = Path(__file__).parents[1] / "data" / "facts"
 DUMPS = [model.load(path) for path in sorted(DATA.glob("*.json"))]
@@ -76,7 +75,7 @@ def choices(draw):
     options, port = draw(RULE_OPTIONS), draw(st.sampled_from([20049, 20050]))
     rule = NfsRule(1, "r", "nas", "*", transport, port, options)
     verdict = draw(st.sampled_from([READY, UNKNOWN, NOT_READY]))
-    families = Families(draw(st.booleans()), draw(st.booleans()))
+    families = {name: draw(st.booleans()) for name in ("rdma_ipv6", "tcp_ipv6")}
     return rule, families, Readiness((Step("listener", verdict, "seen"),))
 
 
@@ -84,7 +83,7 @@ def choices(draw):
 def test_every_attempt_keeps_each_word_that_no_rule_names(made, engine):
     rule, families, readiness = made
     try:
-        choice = choose(RuleMatch(rule, "s"), parse(engine), families, readiness)
+        choice = choose(RuleMatch(rule, "s"), parse(engine), readiness, **families)
     except OptionsProblem as problem:
         assert problem.fix
         return
@@ -101,9 +100,9 @@ def test_every_attempt_keeps_each_word_that_no_rule_names(made, engine):
         for option in parse(rule.options).items:
             assert option in options.items
         # As mount.nfs reads it, without quotes.
-        ipv6 = families.tcp_ipv6
+        ipv6 = families["tcp_ipv6"]
         if attempt.transport == RDMA:
-            ipv6 = families.rdma_ipv6
+            ipv6 = families["rdma_ipv6"]
             assert last_value(words, "port") == str(rule.port)
         assert named_transport(words) == attempt.transport + ("6" if ipv6 else "")
         if rule.transport != TCP:
@@ -114,11 +113,11 @@ def test_every_attempt_keeps_each_word_that_no_rule_names(made, engine):
 def test_choosing_again_from_what_was_chosen_changes_nothing(made, engine):
     rule, families, readiness = made
     with contextlib.suppress(OptionsProblem):
-        first = choose(RuleMatch(rule, "s"), parse(engine), families, readiness).first
+        first = choose(RuleMatch(rule, "s"), parse(engine), readiness, **families).first
         if first is not None:
             words = first.extra_options
             again = choose(
-                RuleMatch(rule, "s"), parse(words), families, readiness
+                RuleMatch(rule, "s"), parse(words), readiness, **families
             ).first
             options = [parse(o) for o in (words, again.extra_options)]
             assert set(options[0].items) == set(options[1].items)
@@ -152,7 +151,7 @@ def test_engine_options_are_judged_in_sentences(text):
 @given(ENGINE)
 def test_an_export_without_rule_gets_the_engines_own_text(engine):
     readiness = Readiness((Step("listener", NOT_READY, "seen"),))
-    choice = choose(None, parse(engine), Families(), readiness)
+    choice = choose(None, parse(engine), readiness)
     assert (choice.first.extra_options, choice.notes) == (engine, ())
 
 
@@ -262,7 +261,6 @@ def test_readiness_only_says_ready_where_an_active_port_owns_the_address(made):
     facts, route = made
     readiness = Readiness(local_steps(facts, route))
     assert readiness.reason
-    assert steps_from_facts(facts, "10.0.0.1").verdict != READY
     if readiness.verdict == READY:
         step = readiness.steps[-1]
         device, number = step.detail.split(" ")[0].split("/")

@@ -20,7 +20,6 @@ from ovirt_rdma.storage.mounts import (
     UNPROVEN,
     prove,
     remount_fix,
-    review,
     review_all,
 )
 
@@ -40,6 +39,12 @@ def mount(protocol="rdma", transports=("rdma",), source="10.0.0.1:/e"):
 
 def policy(transport):
     return Policy(nfs=NfsPolicy((NfsRule(1, "r", "10.0.0.1", "*", transport),)))
+
+
+def review(found, policy):
+    facts = Facts(hostname="h", kernel_release="k", uptime_s=0.0, nfs_mounts=(found,))
+    (judged,) = review_all(facts, policy)
+    return judged
 
 
 def cm_id(state="CONNECT", destination="10.0.0.1:20049", owner="[rpcrdma]"):

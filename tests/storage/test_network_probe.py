@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from ovirt_rdma.host.system import commands
-from ovirt_rdma.storage import probe as network_probe
-from ovirt_rdma.storage.probe import mountd, rdma_listener, resolve, tcp_answers
-from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN
+from ovirt_rdma.storage import readiness
+from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Network
+
+resolve, tcp_answers = Network().resolve, Network().tcp_answers
+rdma_listener = Network().rdma_listener
 
 pytestmark = pytest.mark.hypervisor
 
@@ -26,8 +28,8 @@ def probe(tmp_path, monkeypatch):
     def put(text: str) -> Path:
         script = tmp_path / "probe.py"
         script.write_text("import sys, time, os\n" + text)
-        monkeypatch.setattr(network_probe, "PROBE", script)
-        monkeypatch.setattr(network_probe, "SYSTEM_PYTHON", sys.executable)
+        monkeypatch.setattr(readiness, "PROBE", script)
+        monkeypatch.setattr(readiness, "SYSTEM_PYTHON", sys.executable)
         return tmp_path
 
     return put
@@ -103,12 +105,12 @@ def test_a_broken_probe_is_honestly_unknown(probe, text):
 
 def test_a_probe_that_never_starts_is_unknown(probe, monkeypatch):
     probe("time.sleep(600)")
-    monkeypatch.setattr(network_probe, "STARTUP_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(readiness, "STARTUP_TIMEOUT_S", 0.2)
     assert rdma_listener("10.0.0.1", 20049, 60).verdict == UNKNOWN
 
 
 def test_no_python_for_the_probe(monkeypatch):
-    monkeypatch.setattr(network_probe, "SYSTEM_PYTHON", "/nonexistent/python3")
+    monkeypatch.setattr(readiness, "SYSTEM_PYTHON", "/nonexistent/python3")
     step = rdma_listener("10.0.0.1", 20049, 60)
     assert step.verdict == UNKNOWN
     assert "could not be started" in step.detail
@@ -184,30 +186,3 @@ def test_a_process_with_many_open_files_can_ask(probe):
 def test_resolve_ends_at_its_deadline(tool):
     tool("getent", "exec sleep 600")
     assert resolve("slow.example.org", 0.2) == ()
-
-
-def test_mountd_without_rpcinfo(monkeypatch):
-    monkeypatch.setitem(commands.ENVIRONMENT, "PATH", "/nonexistent")
-    step = mountd("127.0.0.1", 60)
-    assert step.verdict == UNKNOWN
-    assert "rpcinfo could not be run" in step.detail
-
-
-def test_mountd_that_does_not_answer(tool):
-    tool("rpcinfo", "echo 'rpcinfo: RPC: Program not registered' >&2; exit 1")
-    step = mountd("127.0.0.1", 60)
-    assert step.verdict == NOT_READY
-    assert "Program not registered" in step.detail
-    assert "rpcbind" in step.fix
-
-
-def test_rpcbind_that_does_not_answer(tool):
-    tool("rpcinfo", "exec sleep 600")
-    step = mountd("127.0.0.1", 0.2)
-    assert step.verdict == NOT_READY
-    assert "rpcbind on 127.0.0.1 does not answer" in step.detail
-
-
-def test_mountd_that_answers(tool):
-    tool("rpcinfo", "exit 0")
-    assert mountd("127.0.0.1", 60).verdict == READY

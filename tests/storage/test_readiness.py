@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from support.fakes.fake_hosts import (
@@ -14,15 +14,15 @@ from support.fakes.fake_hosts import (
 )
 from support.fakes.fake_root import Pci
 
-from ovirt_rdma.host.facts.model import NfsMount
+from ovirt_rdma.host.facts import model
 from ovirt_rdma.storage.readiness import (
     NOT_READY,
     READY,
     UNKNOWN,
     Readiness,
     Step,
-    address_in_facts,
     local_steps,
+    ports_behind,
 )
 
 SERVER = "10.77.0.1"
@@ -75,13 +75,6 @@ def test_address_on_a_netdev_without_rdma(tmp_path):
     found = ready(host, "eth9", "10.9.0.2")
     assert found.verdict == NOT_READY
     assert found.fix
-
-
-def test_host_without_rdma(tmp_path):
-    host = without_rdma(tmp_path)
-    host.modules(loaded=("rpcrdma",))
-    found = ready(host, "eth0", "10.0.0.2")
-    assert found.reason == "this host has no RDMA device"
 
 
 @pytest.mark.parametrize(
@@ -191,25 +184,50 @@ def test_iwarp_port_has_the_netdevs_mac_in_its_gid(tmp_path):
     assert other.verdict == NOT_READY
 
 
+# Find the port that owns the storage address, for RoCE as oVirt builds it.
+
+
+DATA = Path(__file__).parents[1] / "data" / "facts"
+NAS, SOURCE = "10.98.0.1", "10.98.0.2"
+
+
+def load(name):
+    """Return the facts, and the readiness for NAS."""
+    facts = model.load(DATA / f"roce-{name}.json")
+    [route] = [one for one in facts.routes if one.destination == NAS]
+    return facts, Readiness(local_steps(facts, route))
+
+
 @pytest.mark.parametrize(
-    ("server", "address"),
+    "name, netdev, port",
     [
-        ("fd00::1", "fd00::1"),
-        ("10.0.0.9", "10.0.0.9"),
-        # The first mount has no address: it tells nothing.
-        ("nas", "10.0.0.1"),
-        ("NAS.", "10.0.0.1"),
-        # Of an IPv6 address in brackets no part is a name.
-        ("[fd00", None),
-        ("other", None),
+        ("nic", "eth1", "rxe1/1"),
+        ("vlan", "eth1.100", "rxe1/1"),
+        ("bridge", "br8", "rxe8/1"),
+        ("bridge-vlan", "br8", "rxe8/1"),
+        ("bridge-over-vlan", "br8", "rxe1/1"),
+        ("bond", "bond7", "rxe7/1"),
+        ("bond-vlan", "bond7.100", "rxe7/1"),
+        # Two adapters, each with its own RDMA device, below one bond: the
+        # address is in the GID table of the active slave's device.
+        ("bond-of-two", "bond7", "rxe1/1"),
+        ("bond-of-two-failed-over", "bond7", "rxe2/1"),
     ],
 )
-def test_the_address_of_a_server_in_a_facts_file(tmp_path, server, address):
-    mounts = (
-        NfsMount("[fd00::1]:/x", "/mnt/x", "rw", address="fd00::1"),
-        NfsMount("nas:/1", "/mnt/1", "rw"),
-        NfsMount("nas:/2", "/mnt/2", "rw", address="10.0.0.1"),
-        NfsMount("nas:/3", "/mnt/3", "rw", address="10.0.0.2"),
+def test_the_port_that_owns_the_address(name, netdev, port):
+    facts, readiness = load(name)
+    seen = {step.name: (step.verdict, step.detail) for step in readiness.steps}
+    assert seen["route"] == (READY, f"{NAS} by {netdev} from {SOURCE}")
+    assert seen["port"] == (READY, f"{port} is ACTIVE and owns {SOURCE}")
+    assert readiness.verdict == READY
+    (other,) = ports_behind(facts.rdma_devices, facts.netdevs, "eth0", "10.99.0.2")
+    assert other[0].name == "rxe0"
+
+
+def test_an_address_above_a_nic_without_rdma_device():
+    _, readiness = load("bridge-without-rdma")
+    assert readiness.verdict == NOT_READY
+    assert readiness.reason == f"no RDMA port owns {SOURCE} on br8 (RDMA devices: rxe0)"
+    assert readiness.fix == (
+        "put the storage address on the RDMA port's netdev, or on one above it"
     )
-    facts = replace(soft_roce(tmp_path).reader().facts(), nfs_mounts=mounts)
-    assert address_in_facts(facts, server) == address

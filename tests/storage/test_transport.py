@@ -9,7 +9,6 @@ from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Readiness, S
 from ovirt_rdma.storage.transport import (
     STOCK,
     Attempt,
-    Families,
     choose,
     tcp_service_port,
 )
@@ -39,11 +38,10 @@ def readiness(verdict):
     ],
 )
 def test_what_is_tried(transport, verdict, first, fallback, degraded):
-    choice = choose(match(transport), parse(""), Families(), readiness(verdict))
+    choice = choose(match(transport), parse(""), readiness(verdict))
     assert (choice.first and choice.first.transport) == first
     assert (choice.fallback and choice.fallback.transport) == fallback
     assert choice.degraded is degraded
-    assert choice.refused is (first is None)
     assert f"says {transport} (server is nas)" in choice.reason
     if verdict == NOT_READY and transport != "tcp":
         assert "but what was seen" in choice.reason
@@ -51,7 +49,7 @@ def test_what_is_tried(transport, verdict, first, fallback, degraded):
 
 @given(st.text(), st.booleans())
 def test_without_a_rule_the_engines_options_pass_untouched(engine, ipv6):
-    choice = choose(None, parse(engine), Families(ipv6, ipv6), readiness(NOT_READY))
+    choice = choose(None, parse(engine), readiness(NOT_READY), tcp_ipv6=ipv6)
     assert choice.first.transport == STOCK
     assert choice.first.extra_options == engine
     assert (choice.fallback, choice.notes) == (None, ())
@@ -83,13 +81,14 @@ def test_options(engine, rule, ipv6, rdma, tcp):
     choice = choose(
         match("prefer-rdma", **rule),
         parse(engine),
-        Families(ipv6, ipv6),
         readiness(READY),
+        rdma_ipv6=ipv6,
+        tcp_ipv6=ipv6,
     )
     assert choice.first.extra_options == rdma
     assert choice.fallback.extra_options == tcp
     as_tcp = choose(
-        match("tcp", **rule), parse(engine), Families(ipv6, ipv6), readiness(READY)
+        match("tcp", **rule), parse(engine), readiness(READY), tcp_ipv6=ipv6
     )
     # Such a rule only excludes RDMA: it waits as long as stock VDSM or the engine says.
     engine_retry = [word for word in engine.split(",") if word.startswith("retry=")]
@@ -123,7 +122,8 @@ ENGINE = st.lists(
     st.sampled_from([READY, UNKNOWN, NOT_READY]),
 )
 def test_every_attempt_says_one_transport_and_how_long(transport, engine, v6, ready):
-    choice = choose(match(transport), parse(engine), Families(v6, v6), readiness(ready))
+    six = {"rdma_ipv6": v6, "tcp_ipv6": v6}
+    choice = choose(match(transport), parse(engine), readiness(ready), **six)
     for attempt in filter(None, (choice.first, choice.fallback)):
         options = parse(attempt.extra_options)
         assert options.conflicts() == ()
@@ -158,9 +158,7 @@ def test_every_attempt_says_one_transport_and_how_long(transport, engine, v6, re
 )  # fmt: skip
 def test_notes_say_what_is_set_aside(transport, engine, notes):
     rule = match(transport, options="rsize=1048576")
-    assert (
-        list(choose(rule, parse(engine), Families(), readiness(READY)).notes) == notes
-    )
+    assert list(choose(rule, parse(engine), readiness(READY)).notes) == notes
 
 
 @pytest.mark.parametrize(
@@ -181,20 +179,19 @@ def test_port_that_must_answer_before_tcp(engine, version, port):
 
 
 def test_without_a_known_family_mount_finds_the_protocol():
-    choice = choose(match("tcp"), parse("rdma,hard"), Families(tcp_ipv6=None), None)
+    choice = choose(match("tcp"), parse("rdma,hard"), tcp_ipv6=None)
     assert choice.first.extra_options == "hard"
 
 
 def test_families_may_differ():
-    families = Families(rdma_ipv6=True, tcp_ipv6=False)
-    choice = choose(match("prefer-rdma"), parse(""), families, readiness(READY))
+    choice = choose(match("prefer-rdma"), parse(""), readiness(READY), rdma_ipv6=True)
     assert choice.first.extra_options == "proto=rdma6,port=20049,retry=0"
     assert choice.fallback.extra_options == "proto=tcp,retry=0"
 
 
 def test_nobody_may_forget_to_ask():
     with pytest.raises(ValueError, match="give the readiness"):
-        choose(match("prefer-rdma"), parse(""), Families(), None)
+        choose(match("prefer-rdma"), parse(""))
 
 
 # -- a rule with paths
@@ -227,9 +224,9 @@ PATH_ENDS = "proto=rdma,port=20049,retry=0"
 def test_a_connection_for_each_path(version, count, rule, engine, expected):
     paths = tuple(f"10.20.{n}.5" for n in range(count))
     chosen = match("prefer-rdma", paths=paths, **rule)
-    choice = choose(chosen, parse(engine), Families(), readiness(READY), version)
+    choice = choose(chosen, parse(engine), readiness(READY), version)
     assert choice.first.extra_options == f"{expected},{PATH_ENDS}"
-    assert (choice.first.least_timeout, choice.first.least_retrans) == (100, 3)
+    assert choice.first.for_paths
     (note,) = (one for one in choice.notes if "paths" in one)
     assert "timeo" in note
     assert "retrans" in note
@@ -254,8 +251,8 @@ def test_paths_change_nothing_but_mounts_over_rdma(
 
     def chosen(version, **more):
         rule = match(transport, options=options, **more)
-        families = Families(v6, v6)
-        return choose(rule, parse(engine), families, readiness(ready), version)
+        six = {"rdma_ipv6": v6, "tcp_ipv6": v6}
+        return choose(rule, parse(engine), readiness(ready), version, **six)
 
     plain, moved = chosen(version), chosen(version, paths=PATHS)
     assert plain == chosen(None)
@@ -275,7 +272,7 @@ def test_paths_change_nothing_but_mounts_over_rdma(
 
 def test_paths_are_no_use_for_a_server_with_an_ipv6_address():
     choice = choose(
-        match("prefer-rdma", paths=PATHS), parse(""), Families(True), readiness(READY)
+        match("prefer-rdma", paths=PATHS), parse(""), readiness(READY), rdma_ipv6=True
     )
     assert choice.first.extra_options == "proto=rdma6,port=20049,retry=0"
     assert [note for note in choice.notes if "IPv6" in note]

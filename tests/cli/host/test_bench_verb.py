@@ -12,12 +12,11 @@ from support.storage.fake_mount import FakeMount
 from support.storage.fake_network import FakeNetwork
 
 from ovirt_rdma.cli.host import bench as verb
-from ovirt_rdma.storage import probe
-from ovirt_rdma.storage.benchmark import tools
+from ovirt_rdma.storage.benchmark import measure
 from ovirt_rdma.storage.benchmark.measure import MIB
 from ovirt_rdma.storage.benchmark.model import load
 from ovirt_rdma.storage.benchmark.scratch import Scratch
-from ovirt_rdma.storage.readiness import READY
+from ovirt_rdma.storage.readiness import READY, Network
 
 EXPORT = "10.0.0.1:/x"
 QUICK = ("--repeats", "2", "--seconds", "1", "--size-mib", "1")
@@ -56,8 +55,8 @@ def bench(tmp_path, capsys, monkeypatch):
     network = FakeNetwork()
     network.rdma["10.0.0.1", 20049] = READY
     for name in ("resolve", "tcp_answers", "rdma_listener"):
-        monkeypatch.setattr(probe, name, getattr(network, name))
-    monkeypatch.setattr(tools, "engine", lambda run: tools.Engine("3.35", "libaio"))
+        monkeypatch.setattr(Network, name, staticmethod(getattr(network, name)))
+    monkeypatch.setattr(verb, "engine", lambda run: measure.Engine("3.35", "libaio"))
     canned = _fio({"rdma": 3e8, "tcp": 1e8})
 
     def on_host(*words, wanted=canned):

@@ -1,46 +1,30 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
-from support.command_line import NO_RDMA, RXE
-from support.fakes.fake_hosts import soft_roce
-from support.storage.fake_network import FakeNetwork
+from support.fakes.fake_hosts import soft_roce, without_rdma
 
-from ovirt_rdma.cli.host import nfs
-from ovirt_rdma.storage import probe
-from ovirt_rdma.storage.readiness import READY, ProbeContext, Step
+from ovirt_rdma.storage.readiness import READY
 
 
-def test_without_rdma(host, no_network):
-    words = ("nfs", "check", "10.0.0.1:/e", "--facts", NO_RDMA)
-    result = host(*words, "--nfs-version", "4.1")
+def test_without_rdma(host, network):
+    network.site = without_rdma(host.root / "other")
+    result = host("nfs", "check", "10.0.0.1:/e", "--nfs-version", "4.1")
     assert (result.code, result.err) == (3, "")
     assert (
         result.out
         == """\
 10.0.0.1:/e: no rule names it, so VDSM mounts it as stock (no policy is loaded)
-RESULT   STEP      DETAIL
-PASS     address   10.0.0.1 is an IP address
-PASS     module    rpcrdma loads with the first mount
-PASS     route     10.0.0.1 by eth0 from 10.0.0.2
-FAIL     port      this host has no RDMA device
-UNKNOWN  listener  a facts file does not show whether the server listens
-PASS     others    no NFS 4 mount of 10.0.0.1 forces this export to TCP
+RESULT  STEP     DETAIL
+PASS    address  10.0.0.1 is an IP address
+PASS    module   rpcrdma loads with the first mount
+PASS    route    10.0.0.1 by eth0 from 10.0.0.2
+FAIL    port     this host has no RDMA device
+PASS    others   no NFS 4 mount of 10.0.0.1 forces this export to TCP
 10.0.0.1:/e is not ready for RDMA: this host has no RDMA device.
 fix: ovirt-rdma-host check says what its adapters lack
 """
     )
-
-
-def test_the_rule_that_names_an_export_and_why(host, no_network):
-    policy = host.root / "p.yaml"
-    policy.write_text(RULE)
-    words = ("nfs", "check", "10.0.0.1:/e", "--facts", NO_RDMA, "--policy", str(policy))
-    first = host(*words).out.splitlines()[0]
-    assert first.endswith("rule 1 says prefer-rdma: server is 10.0.0.1, any path")
 
 
 RULE = "version: 1\nnfs: {rules: [{server: 10.0.0.1, transport: prefer-rdma}]}\n"
@@ -51,40 +35,29 @@ REMOUNT = (
 )
 
 
-def test_mounted_degraded_and_not_ready_yet(host, no_network):
+@pytest.mark.parametrize(
+    ("listener", "before"), [(READY, ""), ("not ready", "once it is ready, ")]
+)
+def test_mounted_degraded(host, network, listener, before):
+    network.site.nfs_mount("10.0.0.1:/data", "/mnt/data", protocol="tcp")
+    network.site.nfs_mount("10.0.0.1:/other", "/mnt/other", protocol="tcp", version="3")
     policy = host.root / "p.yaml"
     policy.write_text(RULE)
-    words = ("nfs", "check", "10.0.0.1:/data", "--facts", NO_RDMA, "--policy")
-    assert host(*words, str(policy)).out.endswith(
-        "fix: ovirt-rdma-host check says what its adapters lack\n"
-        "10.0.0.1:/data runs over tcp, but rule 1 says prefer-rdma; since 2023-11-14 "
-        "23:13:18 UTC, because this host has no RDMA device.\n"
-        f"fix: once it is ready, {REMOUNT}\n"
-    )
-    [mount] = host(*words, str(policy), "-o", "json").document["degraded"]
-    assert mount["since"] == "2023-11-14T23:13:18Z"
-    assert mount["reason"] == "this host has no RDMA device"
-    assert mount["fix"] == f"once it is ready, {REMOUNT}"
-
-
-def test_mounted_degraded_and_ready_again(host, network):
-    root = soft_roce(host.root)
-    root.nfs_mount("10.0.0.1:/data", "/mnt/data", protocol="tcp")
-    root.nfs_mount("10.0.0.1:/other", "/mnt/other", protocol="tcp", version="3")
-    policy = host.root / "p.yaml"
-    policy.write_text(RULE)
-    network.rdma[("10.0.0.1", 20049)] = READY
+    network.rdma["10.0.0.1", 20049] = listener
     words = ("nfs", "check", "10.0.0.1:/data", "--policy", str(policy))
     result = host(*words)
-    assert result.code == 0
+    assert result.code == (3 if before else 0)
+    first, *_ = result.out.splitlines()
+    assert first.endswith("rule 1 says prefer-rdma: server is 10.0.0.1, any path")
     assert result.out.endswith(
-        "10.0.0.1:/data is ready for RDMA.\n"
         "10.0.0.1:/data runs over tcp, but rule 1 says prefer-rdma; since 2023-11-14 "
         "23:13:18 UTC, for a reason that is not recorded.\n"
-        f"fix: {REMOUNT}\n"
+        f"fix: {before}{REMOUNT}\n"
     )
+    [mount] = host(*words, "-o", "json").document["degraded"]
+    assert mount["since"] == "2023-11-14T23:13:18Z"
+    assert mount["fix"] == f"{before}{REMOUNT}"
     policy.write_text(RULE.replace("prefer-rdma", "tcp"))
-    assert host(*words).out.endswith("is ready for RDMA.\n")
     assert host(*words, "-o", "json").document["degraded"] == []
 
 
@@ -138,6 +111,47 @@ def test_another_mount_of_the_server_may_keep_it_off_rdma(with_iso):
     assert f"It is unknown if 10.0.0.1:/vm is ready: {told}.\n" in result.out
 
 
+@pytest.mark.parametrize(
+    "stands_over, version, seen",
+    [
+        ("tcp", "3", "NFS 3 mounts share no connection"),
+        ("tcp", "4.1", "no NFS 4 mount of 10.0.0.1 forces this export to TCP"),
+        ("rdma", "4.2", "no NFS 4 mount of 10.0.0.1 forces this export to TCP"),
+    ],
+)
+def test_other_mounts_that_are_not_in_the_way(with_iso, stands_over, version, seen):
+    result = with_iso(stands_over, "require-rdma", "--nfs-version", version)
+    assert result.code == 0
+    assert f"PASS    others    {seen}\n" in result.out
+
+
+def test_a_tcp_rule_that_would_come_up_over_rdma(with_iso):
+    result = with_iso("rdma", "tcp", "--nfs-version", "4.2")
+    assert result.code == 0
+    told = (
+        f"{ONE_CONNECTION.format('RDMA')}: 10.0.0.1:/vm will use RDMA, although "
+        "rule 1 says tcp"
+    )
+    assert result.out.endswith(
+        f"10.0.0.1:/vm is ready for RDMA.\n{told}.\nfix: {AGREE}; {ANEW}\n"
+    )
+    [warning] = with_iso("rdma", "tcp", "-o", "json").document["warnings"]
+    assert "may use RDMA" in warning["sentence"]
+
+
+def test_healing_a_mount_whose_connection_others_use(host, with_iso):
+    with_iso("tcp", "prefer-rdma")
+    root = soft_roce(host.root)
+    root.nfs_mount("10.0.0.1:/vm", "/mnt/vm", protocol="tcp", port=20049)
+    root.nfs_mount("10.0.0.1:/iso", "/mnt/iso", protocol="tcp")
+    words = ("nfs", "check", "10.0.0.1:/vm", "--policy", str(host.root / "p.yaml"))
+    [found] = host(*words, "-o", "json").document["degraded"]
+    assert found["reason"] == ONE_CONNECTION.format("TCP")
+    # Not "once it is ready": it is never ready as long as the others are mounted.
+    assert found["fix"].startswith("umount /mnt/iso; then put the host into")
+    assert "on its connection together (this one and 10.0.0.1:/iso;" in found["fix"]
+
+
 def test_mounts_that_cannot_be_read_are_not_taken_for_none(host, network):
     network.rdma[("10.0.0.1", 20049)] = READY
     (host.root / "proc/self/mountinfo").unlink()
@@ -146,53 +160,11 @@ def test_mounts_that_cannot_be_read_are_not_taken_for_none(host, network):
     assert "UNKNOWN  others    the mounts are unknown: /proc/self/m" in result.out
 
 
-def test_facts_do_not_tell_of_the_server(host, no_network):
-    words = ("nfs", "check", "10.0.0.1:/e", "--facts", RXE)
-    result = host(*words)
-    assert result.code == 3
-    assert result.out.endswith(
-        "It is unknown if 10.0.0.1:/e is ready: a facts file does not show whether "
-        "the server listens.\n"
-    )
-    document = host(*words, "-o", "json").document
-    assert (document["kind"], document["verdict"]) == ("nfs-check", "unknown")
-    results = {step["name"]: step["result"] for step in document["steps"]}
-    assert results["port"] == "PASS"
-    assert results["listener"] == "UNKNOWN"
-
-
-@pytest.mark.parametrize("key", ["source", "destination"])
-def test_a_route_in_the_facts_that_has_no_address(host, no_network, key):
-    facts = json.loads(Path(RXE).read_text())
-    facts["routes"][0][key] = "nas1"
-    file = host.root / "f.json"
-    file.write_text(json.dumps(facts))
-    host("nfs", "check", "10.0.0.1:/e", "--facts", str(file)).refused(
-        1, f"facts file {file}: routes[0].{key} is 'nas1', not an IP address"
-    )
-
-
-@pytest.fixture
-def network(monkeypatch, tmp_path):
-    """A fake network for ``nfs check`` on a Soft-RoCE host."""
-    fake = FakeNetwork()
-    reader = soft_roce(tmp_path).reader()
-    around = ProbeContext(reader, fake)
-    monkeypatch.setattr(nfs, "ProbeContext", lambda *_: around)
-    return fake
-
-
-def test_ready(host, network, monkeypatch):
+def test_ready(host, network):
     network.rdma[("10.0.0.1", 20049)] = READY
     result = host("nfs", "check", "10.0.0.1:/e")
     assert result.code == 0
     assert result.out.endswith("10.0.0.1:/e is ready for RDMA.\n")
-    monkeypatch.setattr(
-        probe, "mountd", lambda *_: Step("mountd", "not ready", "dead", "go")
-    )
-    with_nfs3 = host("nfs", "check", "10.0.0.1:/e", "--nfs-version", "3")
-    assert with_nfs3.code == 3
-    assert with_nfs3.out.endswith("not ready for RDMA: dead.\nfix: go\n")
 
 
 def test_the_port_and_the_rule_come_from_the_policy(host, network):

@@ -52,7 +52,7 @@ class FakeLooker:
 def mounted(host, monkeypatch):
     def with_mounts(*mounts, problems=()):
         looker = FakeLooker(mounts, problems)
-        monkeypatch.setattr(nfs, "looker", lambda root: looker)
+        monkeypatch.setattr(nfs, "Looker", lambda root: looker)
         host.looker = looker
         return host
 

@@ -6,23 +6,22 @@ import tempfile
 from contextlib import ExitStack, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
-from support.command_line import NO_RDMA, RXE
-from support.fakes.fake_hosts import soft_roce
+from support.fakes.fake_hosts import soft_roce, without_rdma
 from support.storage.fake_network import FakeNetwork
 
 from ovirt_rdma.cli.host import nfs
 from ovirt_rdma.cli.host.main import main
 from ovirt_rdma.host.export import ENGINE_REFUSES, VERSIONS
-from ovirt_rdma.host.facts import model as facts_file
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.model import TRANSPORTS
-from ovirt_rdma.storage.readiness import UNKNOWN, ProbeContext
+from ovirt_rdma.storage.readiness import READY, UNKNOWN, ProbeContext
 from ovirt_rdma.storage.vdsm.connection import load
-from ovirt_rdma.storage.vdsm.export import FailureMemory, Shared
+from ovirt_rdma.storage.vdsm.export import Shared
 from ovirt_rdma.storage.vdsm.launch import install
 
 
@@ -33,7 +32,7 @@ def policy_file(folder, transport, **more):
     return str(path)
 
 
-def test_no_rule(host, no_network):
+def test_no_rule(host):
     result = host("nfs", "mount-options", "10.0.0.1:/e", "--nfs-version", "4.2")
     assert (result.code, result.err) == (0, "")
     assert (
@@ -47,9 +46,10 @@ policy     no policy is loaded
     )
 
 
-def test_rule_that_prefers_rdma(host, no_network):
+def test_rule_that_prefers_rdma(host, network):
+    network.rdma["10.0.0.1", 20049] = READY
     path = policy_file(host.root, "prefer-rdma", options="nconnect=4")
-    words = ["nfs", "mount-options", "10.0.0.1:/e", "--policy", path, "--facts", RXE]
+    words = ["nfs", "mount-options", "10.0.0.1:/e", "--policy", path]
     result = host(*words, "--nfs-version", "4.2", "--engine-options", "tcp,rsize=65536")
     assert result.code == 0
     lines = [line.split(None, 1) for line in result.out.splitlines()]
@@ -64,35 +64,11 @@ def test_rule_that_prefers_rdma(host, no_network):
     ] in lines
 
 
-@pytest.mark.parametrize(
-    ("version", "added"),
-    [
-        ("4.2", "max_connect=2,"),
-        ("3", "nconnect=2,"),
-        ("4.0", "nconnect=2,"),
-    ],
-)
-def test_rule_with_paths(host, no_network, version, added):
-    path = policy_file(host.root, "prefer-rdma", paths=["10.0.0.1", "10.1.0.1"])
-    words = ["nfs", "mount-options", "10.0.0.1:/e", "--policy", path, "--facts", RXE]
-    result = host(*words, "--nfs-version", version)
-    assert result.code == 0
-    lines = dict(line.split(None, 1) for line in result.out.splitlines())
-    assert f",{added}proto=rdma,port=20049,retry=0" in lines["options"]
-    assert "timeo=100,retrans=3," in lines["options"]
-    assert "connect" not in lines["fallback"]
-    assert lines["note"] == (
-        "timeo is at least 100 and retrans 3, because the rule has paths: I/O then "
-        "fails after 40 s or later, and not while a connection is moved"
-    )
-    notes = host(*words, "-o", "json").document["notes"]
-    assert notes == [lines["note"]]
-
-
-def test_refused(host, no_network):
+def test_refused(host, network):
     path = policy_file(host.root, "require-rdma")
+    network.site = without_rdma(host.root / "other")
     words = ["nfs", "mount-options", "10.0.0.1:/e", "--policy", path]
-    result = host(*words, "--facts", NO_RDMA)
+    result = host(*words)
     assert result.code == 3
     assert (
         result.out
@@ -105,26 +81,27 @@ fix        ovirt-rdma-host check says what its adapters lack
 policy     {path}
 """
     )
-    refused = host(*words, "--facts", NO_RDMA, "-o", "json")
+    refused = host(*words, "-o", "json")
     assert refused.code == 3
     document = refused.document
     assert (document["kind"], document["options"]) == ("nfs-mount-options", None)
 
 
-def test_a_server_whose_route_is_not_in_the_facts(host, no_network):
-    path = policy_file(host.root, "require-rdma")
-    words = ["nfs", "mount-options", "10.0.0.9:/e", "--policy", path, "--facts", RXE]
+def test_degraded(host, network):
+    network.site = without_rdma(host.root / "other")
+    network.tcp.add(("10.0.0.1", 2049))
+    path = policy_file(host.root, "prefer-rdma")
+    words = ["nfs", "mount-options", "10.0.0.1:/e", "--policy", path, "-o", "json"]
     result = host(*words)
     assert result.code == 0
-    fix = "regenerate the facts file with --route-to 10.0.0.9"
-    assert f"fix        {fix}\n" in result.out
-    assert host(*words, "-o", "json").document["fix"] == fix
+    assert result.document["degraded"] is True
+    assert "proto=tcp" in result.document["options"]
+    assert result.document["fix"] == (
+        "ovirt-rdma-host check says what its adapters lack"
+    )
 
 
-def test_a_tcp_rule_asks_for_no_rdma(host, monkeypatch):
-    network = FakeNetwork()
-    around = ProbeContext(soft_roce(host.root / "r").reader(), network)
-    monkeypatch.setattr(nfs, "ProbeContext", lambda *_: around)
+def test_a_tcp_rule_asks_for_no_rdma(host, network):
     path = policy_file(host.root, "tcp")
     assert host("nfs", "mount-options", "10.0.0.1:/e", "--policy", path).code == 0
     assert network.asked == [("resolve", "10.0.0.1")]
@@ -198,8 +175,6 @@ def test_vdsm_passes_exactly_that_to_mount(
     port,
     has_port,
 ):
-    # Only vdsmd can resolve a name, and can find its port down.
-    assume(server != "nas" or has_port)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         stack.enter_context(loaded_vdsm.fresh(folder / "mnt"))
@@ -212,9 +187,6 @@ def test_vdsm_passes_exactly_that_to_mount(
         named = server.strip("[]") if transport != "no rule" else "another"
         rule["transport"] = transport if transport != "no rule" else "tcp"
         path = policy_file(folder, **{**rule, "server": named})
-        facts = folder / "facts.json"
-        dump = site.reader().facts(["10.0.0.1", "fd00::1"])
-        facts.write_text(facts_file.to_json(dump))
         network = FakeNetwork()
         network.names["nas"] = ("10.0.0.1",)
         network.rdma = {
@@ -226,15 +198,16 @@ def test_vdsm_passes_exactly_that_to_mount(
         network.tcp |= {(a, p) for a, _ in network.tcp for p in (0, 20049, 20050)}
 
         words = ["nfs", "mount-options", f"{server}:/e", "--policy", path]
-        words += ["--nfs-version", version, "--facts", str(facts), "-o", "json"]
+        words += ["--nfs-version", version, "-o", "json"]
         words.append(f"--engine-options={engine_options}")
+        around = ProbeContext(site.reader(), network)
+        stack.enter_context(patch.object(nfs, "ProbeContext", lambda *_: around))
         with redirect_stdout(StringIO()) as out:
             code = main(words)
         said = json.loads(out.getvalue())
 
         policy = load_policy_file(path).policy
-        around = ProbeContext(site.reader(), network)
-        shared = Shared(around, FailureMemory())
+        shared = Shared(around)
         install(load(), InForce(policy), shared)
         kernel.addresses["nas"] = "10.0.0.1"
         for each in ("10.0.0.1", "fd00::1", "nas"):

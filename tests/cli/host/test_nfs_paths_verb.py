@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -11,18 +10,9 @@ from support.fakes.fake_mounts import FakeMounts
 from support.storage.sample_paths import FIRST, GONE, HALF, SECOND, WHOLE, keep
 
 from ovirt_rdma.cli.host import nfs
-from ovirt_rdma.host import __version__
-from ovirt_rdma.host.daemon.loop import (
-    FAILED,
-    OFF,
-    WAITS,
-    DaemonState,
-    TaskState,
-    write_daemon,
-)
-from ovirt_rdma.host.enablement.state import MODE_HOST, marker_text
-from ovirt_rdma.host.paths import ENABLED, PATHS_JSON, under
-from ovirt_rdma.host.system.tree import start_of
+from ovirt_rdma.host.paths import PATHS_JSON, POLICY_JSON, under
+from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
+from ovirt_rdma.host.policy.store import store
 from ovirt_rdma.storage.health.state import HealthState, MountHealth
 from ovirt_rdma.storage.paths.state import DOWN, UNPROVEN, PathsState, write_paths
 
@@ -105,60 +95,40 @@ def test_the_document(host):
     assert (document["reason"], document["taken_at"]) == ("", 70.0)
 
 
-def running(host, *tasks):
-    state = DaemonState(
-        os.getpid(), start_of(os.getpid()), __version__, None, "", tasks
-    )
-    write_daemon(host.root, state)
+def follow(host, **rule):
+    policy = Policy(nfs=NfsPolicy((NfsRule(1, "r", "nas2", **rule),)))
+    store(policy, "p.yaml", under(host.root, POLICY_JSON))
 
 
-def enable(host):
-    under(host.root, ENABLED).parent.mkdir(parents=True, exist_ok=True)
-    under(host.root, ENABLED).write_text(marker_text(MODE_HOST))
-
-
-NO_RULE = "no rule of the policy has paths"
-
-
-@pytest.mark.parametrize(
-    ("is_enabled", "tasks", "said", "fix", "allowed"),
-    [
-        (False, None, "this host is not enabled", "ovirt-rdma-host enable", 0),
-        (True, None, "ovirt-rdmad.service is not running", "systemctl status", 3),
-        (True, [TaskState("paths", OFF, NO_RULE)], "No rule of the policy", "add ", 0),
-        (
-            True,
-            [TaskState("paths", WAITS)],
-            "unknown; task paths: waits.",
-            "journal",
+def test_nobody_keeps_the_state_of_paths_that_the_policy_has(host):
+    follow(host, paths=("10.96.0.1", "10.97.0.1"))
+    for words in ((), ("--allow-none",)):
+        result = host("nfs", "paths", *words)
+        assert (result.code, result.out) == (
             3,
-        ),
-        (True, [TaskState("paths", FAILED, "an error")], "failed: an error", "jour", 3),
-        (True, [TaskState("health")], "does not know paths", "systemctl restart", 3),
-    ],
-)
-def test_why_nobody_keeps_the_state(host, is_enabled, tasks, said, fix, allowed):
-    if is_enabled:
-        enable(host)
-    if tasks is not None:
-        running(host, *tasks)
-    result = host("nfs", "paths")
-    assert result.code == 3
-    assert said in result.out
-    assert f"\nfix: {fix}" in result.out
-    assert host("nfs", "paths", "--allow-none").code == allowed
+            "The paths are unknown: nobody keeps their state.\n"
+            "fix: ovirt-rdma-host daemon status shows why\n",
+        )
     document = host("nfs", "paths", "-o", "json").document
     assert (document["servers"], document["taken_at"]) == ([], None)
-    assert document["fix"].startswith(fix)
+    assert document["fix"] == "ovirt-rdma-host daemon status shows why"
+
+
+def test_the_policy_has_no_paths(host):
+    follow(host)
+    result = host("nfs", "paths")
+    assert (result.code, result.err) == (3, "")
+    assert result.out.startswith("No rule of the policy has paths.\nfix: add paths ")
+    assert host("nfs", "paths", "--allow-none").code == 0
 
 
 def test_a_stale_state_says_nothing(host):
-    enable(host)
+    follow(host, paths=("10.96.0.1", "10.97.0.1"))
     write_paths(host.root, PathsState(1.0, 1.0, (WHOLE,)))
     result = host("nfs", "paths")
     assert (result.code, "nas2" in result.out) == (3, False)
     assert f"note: {PATHS_JSON} is stale" in result.err
-    assert "is not running" in result.out
+    assert "nobody keeps their state" in result.out
 
 
 def looked(monkeypatch, *exports):
@@ -168,7 +138,7 @@ def looked(monkeypatch, *exports):
         def look(self, policy, export, *, read):
             return HealthState(1.0, 1.0, 0.0, mounts)
 
-    monkeypatch.setattr(nfs, "looker", lambda root: Looker())
+    monkeypatch.setattr(nfs, "Looker", lambda root: Looker())
 
 
 def test_nfs_health_has_a_column_if_a_mount_has_paths(host, monkeypatch):

@@ -20,7 +20,7 @@ GOOD = re.compile(
         ("fabric check", " was not checked (no policy is loaded).\n"),
         ("block check", "no target (no policy is loaded): nothing was checked.\n"),
         ("nfs health", "This host has no NFS mount.\n"),
-        ("nfs paths", "Nobody watches paths: this host is not enabled.\n"),
+        ("nfs paths", "No rule of the policy has paths.\n"),
         ("nfs list --exit-code", "This host has no NFS mount.\n"),
     ],
 )

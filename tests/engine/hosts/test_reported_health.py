@@ -83,6 +83,13 @@ HUNG = mount(
             "on the host",
         ),
         (told(*[HUNG] * 5), FAIL, "5 stalled", "silent and 2 more", "start it"),
+        (
+            HostReport("hv1", status={"health": {"mounts": [{"state": "ok"}]}}),
+            UNKNOWN,
+            "1 unknown",
+            "the host reports its health in a form that is unknown here",
+            "on the host",
+        ),
     ],
 )
 def test_the_cell_of_a_host(report, verdict, text, sentence, fix):

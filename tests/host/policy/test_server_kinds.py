@@ -11,11 +11,14 @@ import pytest
 from support.command_line import run
 from support.fakes.fake_hosts import soft_roce
 from support.host import policy_mistakes
+from support.storage.fake_network import FakeNetwork
 
+from ovirt_rdma.cli.host import nfs
 from ovirt_rdma.host.export import Export, MountOptions
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import rule_for
 from ovirt_rdma.host.server_kinds import CHOICES, KINDS, KNOWN, OF_VENDORS, kind_of
+from ovirt_rdma.storage.readiness import ProbeContext
 from ovirt_rdma.storage.transport import rdma_options
 
 TOP = Path(__file__).parents[2]
@@ -126,25 +129,18 @@ def test_a_kind_with_a_client_needs_no_warning():
         assert warned(policy(options, ", server_kind: vast")) == []
 
 
-def test_nfs_mount_options_warns_of_the_engines_options(tmp_path, capsys):
-    soft_roce(tmp_path)
+def test_nfs_mount_options_warns_of_the_engines_options(tmp_path, capsys, monkeypatch):
+    around = ProbeContext(soft_roce(tmp_path).reader(), FakeNetwork())
+    monkeypatch.setattr(nfs, "ProbeContext", lambda *_: around)
     words = ("--root", str(tmp_path), "-o", "json")
     options = ("nfs", "mount-options", "10.0.0.1:/vm", "--engine-options")
     document = run(capsys, *options, "nconect=8,proto=rdma", *words).document
     assert any("did you mean nconnect?" in one for one in document["warnings"])
     file = tmp_path / "p.yaml"
     file.write_text(policy("").replace("10.20.0.10", "10.0.0.1"))
-    words = (*words, "--policy", str(file), "--facts", _facts(tmp_path))
+    words = (*words, "--policy", str(file))
     document = run(capsys, *options, "xprtsec=tls", *words).document
     assert any("for TCP only" in one for one in document["warnings"])
-
-
-def _facts(path: Path) -> str:
-    from ovirt_rdma.host.facts.model import to_json
-
-    file = path / "facts.json"
-    file.write_text(to_json(soft_roce(path / "other").reader().facts()))
-    return str(file)
 
 
 # The table

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.statistics import Statistics
-from ovirt_rdma.storage.benchmark import tools
+from ovirt_rdma.storage.benchmark import measure
 from ovirt_rdma.storage.benchmark.model import (
     RANDOM_READ,
     RANDOM_WRITE,
@@ -44,14 +44,15 @@ def _fio(read=62155174, write=0, error=0, **more):
     return json.dumps({"fio version": "fio-3.33", "jobs": [{**job, **more}]})
 
 
+NO_NUMBERS = "its JSON has no job with all numbers"
 FIO = "fio: this platform has no fallocate\nnote: both iodepth >= 1\n" + _fio()
 
 
 def test_fio_gives_rate_and_percentiles():
-    found = tools.parse(FIO, READ)
+    found = measure.parse(FIO, READ)
     assert (found.bytes_per_s, found.operations_per_s) == (62155174.0, 15174.603175)
     assert found.p99_9_us == 13041.7
-    assert tools.parse(_fio(read=0, write=7e8), WRITE).bytes_per_s == 7e8
+    assert measure.parse(_fio(read=0, write=7e8), WRITE).bytes_per_s == 7e8
 
 
 @pytest.mark.parametrize(
@@ -63,15 +64,16 @@ def test_fio_gives_rate_and_percentiles():
         (_fio()[:200], "bench-fio-incomplete", "not JSON"),
         ("", "bench-fio-incomplete", "it printed nothing"),
         ("fio: terminated on signal 9\n", "bench-fio-incomplete", "signal 9"),
-        ('{"jobs": []}', "bench-fio-incomplete", "no job"),
+        ('{"jobs": []}', "bench-fio-incomplete", NO_NUMBERS),
         (_fio(read=0), "bench-fio-incomplete", "nothing was read"),
-        (_fio(read=None), "bench-fio-incomplete", "no rate"),
-        (_fio(read=_side(1, percentiles=False)), "bench-fio-incomplete", "no rate"),
+        (_fio(read=None), "bench-fio-incomplete", NO_NUMBERS),
+        (_fio(read=-1), "bench-fio-incomplete", NO_NUMBERS),
+        (_fio(read=_side(1, percentiles=False)), "bench-fio-incomplete", NO_NUMBERS),
     ],
 )
 def test_a_fio_that_failed_is_one_sentence(text, id, words):
     with pytest.raises(Problem) as caught:
-        tools.parse(text, READ)
+        measure.parse(text, READ)
     assert caught.value.id == id
     assert words in str(caught.value)
     assert caught.value.fix
@@ -91,16 +93,16 @@ def _printing(version, engines):
     ],
 )
 def test_the_best_engine_is_used(version, engines, wanted):
-    assert tools.engine(_printing(version, engines)).name == wanted
+    assert measure.engine(_printing(version, engines)).name == wanted
 
 
 @pytest.mark.parametrize("version", ["", "3.33", "\x1b[2J"])
 def test_a_version_that_is_none_is_unknown(version):
-    assert tools.engine(_printing(version, "")).version == "unknown"
+    assert measure.engine(_printing(version, "")).version == "unknown"
 
 
 def test_a_depth_without_asynchronous_engine_is_threads():
-    words = tools.arguments(READ, "/m/f", 1 << 20, 3, tools.Engine("3.35", "psync"))
+    words = measure.arguments(READ, "/m/f", 1 << 20, 3, measure.Engine("3.35", "psync"))
     assert "--numjobs=32" in words
     assert "--thread" in words
     assert not [word for word in words if word.startswith("--iodepth")]
@@ -114,10 +116,10 @@ def test_fio_bypasses_the_page_cache_and_makes_no_file(word, name):
     """What this host has in memory is not the server's; a file that fio makes in place
     of ours may be anywhere (fio(1): direct, allow_file_create).
     """
-    used = tools.Engine("3.33", name)
+    used = measure.Engine("3.33", name)
     for command in (
-        tools.arguments(Load(word, 1 << 20, 4), "/proc/1/fd/3", 1 << 20, 9, used),
-        tools.layout_arguments("/proc/1/fd/3", 1 << 20),
+        measure.arguments(Load(word, 1 << 20, 4), "/proc/1/fd/3", 1 << 20, 9, used),
+        measure.layout_arguments("/proc/1/fd/3", 1 << 20),
     ):
         set_ = dict(one.lstrip("-").split("=", 1) for one in command if "=" in one)
         assert (set_["direct"], set_["allow_file_create"]) == ("1", "0")
@@ -190,7 +192,7 @@ odd = st.one_of(
 @given(odd)
 def test_any_output_is_a_result_or_one_sentence(text):
     try:
-        assert tools.parse(text, READ).bytes_per_s > 0
+        assert measure.parse(text, READ).bytes_per_s > 0
     except Problem as problem:
         assert problem.id in ("bench-fio-incomplete", "bench-fio-failed")
         assert len(str(problem).splitlines()) == 1

@@ -13,7 +13,6 @@ from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts.statistics import Counter, PortCounters
 from ovirt_rdma.host.policy.model import Policy
-from ovirt_rdma.storage import probe
 from ovirt_rdma.storage.health import signs
 from ovirt_rdma.storage.health.look import BETWEEN_S, Looker, recent_errors
 from ovirt_rdma.storage.health.signs import (
@@ -23,7 +22,7 @@ from ovirt_rdma.storage.health.signs import (
     Answer,
     Knock,
 )
-from ovirt_rdma.storage.readiness import NOT_READY, READY, Step
+from ovirt_rdma.storage.readiness import NOT_READY, READY, Network, Step
 
 NO_POLICY = Policy()
 FAST, LATE = Answer(seconds=0.002), Answer(late=True)
@@ -69,7 +68,9 @@ class Site:
         self.now, self.slept = 1000.0, []
         self.changed = lambda statistics: statistics
         monkeypatch.setattr(signs, "knock", self.servers.knock)
-        monkeypatch.setattr(probe, "rdma_listener", self.servers.listener)
+        monkeypatch.setattr(
+            Network, "rdma_listener", staticmethod(self.servers.listener)
+        )
         self.looker = Looker(
             str(self.root.path),
             HostReader(self.root.path, self.root.runner),
@@ -364,29 +365,6 @@ def port(device="mlx5_0", number=1, counters=(), hardware=()):
     )
 
 
-def test_errors_of_ports():
-    before = [
-        port(
-            counters=[("symbol_error", 5), ("port_xmit_data", 1), ("link_downed", 2)],
-            hardware=[("packet_seq_err", 0), ("local_ack_timeout_err", None)],
-        ),
-        port("mlx5_1", counters=[("symbol_error", 9)]),
-        port("mlx5_2", counters=[("symbol_error", 9)]),
-    ]
-    after = [
-        port(
-            counters=[("symbol_error", 8), ("port_xmit_data", 99), ("link_downed", 2)],
-            hardware=[("packet_seq_err", 4), ("local_ack_timeout_err", 7)],
-        ),
-        # Reset by perfquery -R.
-        port("mlx5_1", counters=[("symbol_error", 0)]),
-        port("mlx5_2", counters=[("symbol_error", 9)]),
-        port("mlx5_3", counters=[("symbol_error", 9)]),
-    ]
-    found = {"symbol_error": 3, "packet_seq_err": 4}, 0
-    assert recent_errors([before, after]) == {("mlx5_0", 1): found}
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -408,18 +386,3 @@ def test_a_receiver_that_is_late_loses_no_packets():
     late = ("req_rnr_retries_exceeded", "retry_rnr_exceeded_err", "rnr_nak_retry_err")
     samples = [[port(hardware=[(name, value) for name in late])] for value in (0, 99)]
     assert recent_errors(samples) == {}
-
-
-def test_errors_are_added_up_and_samples_with_waits_in_vain_are_counted():
-    values = [(0, 0), (1, 2), (5, 2), (5, 3)]
-    samples = [
-        [
-            port(
-                counters=[("symbol_error", bits)],
-                hardware=[("local_ack_timeout_err", again)],
-            )
-        ]
-        for bits, again in values
-    ]
-    counts = {"symbol_error": 5, "local_ack_timeout_err": 3}
-    assert recent_errors(samples) == {("mlx5_0", 1): (counts, 2)}

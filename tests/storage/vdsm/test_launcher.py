@@ -33,18 +33,6 @@ def test_runs_vdsms_main_with_our_class_registered(host):
     assert host.log == [f"ovirt-rdma: NFS connections are made by {VERSION}"]
 
 
-def test_a_vdsm_conf_that_bypasses_the_policy_is_told(host):
-    host.change_vdsm(
-        "vdsmd",
-        "from vdsm.config import config\n"
-        "config.set('irs', 'nfs_mount_options', 'soft,nosharecache,intr')",
-    )
-    assert host.start()["ran"] == "main"
-    _, line = host.log
-    assert "irs/nfs_mount_options" in line
-    assert "bypass the policy" in line
-
-
 def test_children_of_vdsmd_get_the_environment_of_stock(host):
     ran = host.start()
     assert ran["environment"] == host.as_started()
@@ -57,16 +45,6 @@ def test_a_pythonpath_of_the_admin_is_kept(host):
     ran = host.start(PYTHONPATH=whole)
     assert ran["ran"] == "main"
     assert ran["environment"]["PYTHONPATH"] == f"{host.stock.parent}:{whole}"
-
-
-def test_a_vdsm_without_the_deprecated_setting_is_fine(host):
-    host.change_vdsm(
-        "vdsmd",
-        "from vdsm.config import config\n"
-        "config.remove_option('irs', 'nfs_mount_options')",
-    )
-    assert host.start()["ran"] == "main"
-    assert len(host.log) == 1
 
 
 @pytest.mark.parametrize(

@@ -20,90 +20,37 @@ from support.fakes.fake_mounts import FakeMounts
 FOLDER = "/var/lib/node_exporter/textfile_collector"
 
 # The operations of NFS 4.2 that a hypervisor uses; the kernel prints all others too.
-_USED = (
-    "NULL",
-    "READ",
-    "WRITE",
-    "COMMIT",
-    "OPEN",
-    "OPEN_NOATTR",
-    "CLOSE",
-    "SETATTR",
-    "FSINFO",
-    "RENEW",
-    "ACCESS",
-    "GETATTR",
-    "LOOKUP",
-    "LOOKUP_ROOT",
-    "REMOVE",
-    "RENAME",
-    "CREATE",
-    "PATHCONF",
-    "STATFS",
-    "READDIR",
-    "SERVER_CAPS",
-    "DELEGRETURN",
-    "EXCHANGE_ID",
-    "CREATE_SESSION",
-    "SEQUENCE",
-)
+_OF_HYPERVISORS = """
+    NULL READ WRITE COMMIT OPEN OPEN_NOATTR CLOSE SETATTR FSINFO RENEW ACCESS
+    GETATTR LOOKUP LOOKUP_ROOT REMOVE RENAME CREATE PATHCONF STATFS READDIR
+    SERVER_CAPS DELEGRETURN EXCHANGE_ID CREATE_SESSION SEQUENCE
+"""
+_USED = _OF_HYPERVISORS.split()
 # fs/nfs/nfs4xdr.c, nfs4_procedures: 67 in Linux 6.1.
-_UNUSED = tuple(f"OTHER_{number}" for number in range(67 - len(_USED)))
+_UNUSED = [f"OTHER_{number}" for number in range(67 - len(_USED))]
 OPERATIONS = _USED + _UNUSED
-COUNTERS = (
-    "VL15_dropped",
-    "excessive_buffer_overrun_errors",
-    "link_downed",
-    "link_error_recovery",
-    "local_link_integrity_errors",
-    "multicast_rcv_packets",
-    "multicast_xmit_packets",
-    "port_rcv_constraint_errors",
-    "port_rcv_data",
-    "port_rcv_errors",
-    "port_rcv_packets",
-    "port_rcv_remote_physical_errors",
-    "port_rcv_switch_relay_errors",
-    "port_xmit_constraint_errors",
-    "port_xmit_data",
-    "port_xmit_discards",
-    "port_xmit_packets",
-    "port_xmit_wait",
-    "symbol_error",
-    "unicast_rcv_packets",
-    "unicast_xmit_packets",
-)
+_COUNTERS = """
+    VL15_dropped excessive_buffer_overrun_errors link_downed link_error_recovery
+    local_link_integrity_errors multicast_rcv_packets multicast_xmit_packets
+    port_rcv_constraint_errors port_rcv_data port_rcv_errors port_rcv_packets
+    port_rcv_remote_physical_errors port_rcv_switch_relay_errors
+    port_xmit_constraint_errors port_xmit_data port_xmit_discards
+    port_xmit_packets port_xmit_wait symbol_error unicast_rcv_packets
+    unicast_xmit_packets
+"""
+COUNTERS = _COUNTERS.split()
 # drivers/infiniband/hw/mlx5/counters.c
-HW_COUNTERS = (
-    "duplicate_request",
-    "implied_nak_seq_err",
-    "lifespan",
-    "local_ack_timeout_err",
-    "np_cnp_sent",
-    "np_ecn_marked_roce_packets",
-    "out_of_buffer",
-    "out_of_sequence",
-    "packet_seq_err",
-    "req_cqe_error",
-    "req_cqe_flush_error",
-    "req_remote_access_errors",
-    "req_remote_invalid_request",
-    "req_rnr_retries_exceeded",
-    "req_transport_retries_exceeded",
-    "resp_cqe_error",
-    "resp_cqe_flush_error",
-    "resp_local_length_error",
-    "resp_remote_access_errors",
-    "rnr_nak_retry_err",
-    "roce_adp_retrans",
-    "roce_adp_retrans_to",
-    "rp_cnp_handled",
-    "rp_cnp_ignored",
-    "rx_atomic_requests",
-    "rx_icrc_encapsulated",
-    "rx_read_requests",
-    "rx_write_requests",
-)
+_HW_COUNTERS = """
+    duplicate_request implied_nak_seq_err lifespan local_ack_timeout_err
+    np_cnp_sent np_ecn_marked_roce_packets out_of_buffer out_of_sequence
+    packet_seq_err req_cqe_error req_cqe_flush_error req_remote_access_errors
+    req_remote_invalid_request req_rnr_retries_exceeded
+    req_transport_retries_exceeded resp_cqe_error resp_cqe_flush_error
+    resp_local_length_error resp_remote_access_errors rnr_nak_retry_err
+    roce_adp_retrans roce_adp_retrans_to rp_cnp_handled rp_cnp_ignored
+    rx_atomic_requests rx_icrc_encapsulated rx_read_requests rx_write_requests
+"""
+HW_COUNTERS = _HW_COUNTERS.split()
 _XPRT_INFO = """\
 last_used=4294937404
 cur_cong=512

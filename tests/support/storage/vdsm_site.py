@@ -12,7 +12,7 @@ from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.storage.mounts import DegradedMarks
 from ovirt_rdma.storage.readiness import READY, ProbeContext
 from ovirt_rdma.storage.vdsm.connection import load
-from ovirt_rdma.storage.vdsm.export import FailureMemory, PathLocks, Shared
+from ovirt_rdma.storage.vdsm.export import PathLocks, Shared
 from ovirt_rdma.storage.vdsm.launch import install
 from support.fakes.fake_hosts import soft_roce
 from support.storage.fake_network import FakeNetwork
@@ -69,7 +69,6 @@ class Site:
         )
         self.shared = Shared(
             surroundings,
-            FailureMemory(lambda: self.now),
             locks=self.calls,
             marks=DegradedMarks(self.marks_file),
         )

@@ -50,16 +50,6 @@ class Mount:
         self.fs_spec = fs_spec
         self.fs_file = fs_file
 
-    def __eq__(self, other: object) -> bool:
-        return (
-            type(other) is type(self)
-            and isinstance(other, Mount)
-            and (self.fs_spec, self.fs_file) == (other.fs_spec, other.fs_file)
-        )
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.fs_spec, self.fs_file))
-
     def mount(
         self,
         mntOpts: Optional[str] = None,

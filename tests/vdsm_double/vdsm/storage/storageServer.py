@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Optional
@@ -21,7 +20,6 @@ __all__ = [
     "MountConnection",
     "NFSConnection",
     "NfsConnectionParameters",
-    "UnknownConnectionTypeError",
     "connect",
     "disconnect",
 ]
@@ -148,21 +146,6 @@ class MountConnection(Connection):
         with contextlib.suppress(FileNotFoundError):
             Path(self._getLocalPath()).rmdir()
 
-    def _identity(self) -> tuple[object, ...]:
-        return (
-            self.__class__,
-            self._id,
-            self._vfsType,
-            self._remotePath,
-            self._options,
-        )
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._identity() == other._identity()  # type: ignore[attr-defined]
-
-    def __hash__(self) -> int:
-        return hash(self._identity())
-
 
 class NFSConnection(Connection):
     DEFAULT_OPTIONS: ClassVar[list[str]] = ["soft", "nosharecache"]
@@ -176,11 +159,6 @@ class NFSConnection(Connection):
         version: Optional[str] = None,
         extraOptions: str = "",
     ) -> None:
-        self._remotePath = os.path.normpath(export)
-        self._timeout = timeout
-        self._retrans = retrans
-        self._version = version
-        self._options = extraOptions
         wanted = [o for o in extraOptions.split(",") if o]
         # Version 3, or a negotiation that may result in it.
         if version in (None, "3") and not {"lock", "nolock"} & set(wanted):
@@ -197,21 +175,6 @@ class NFSConnection(Connection):
         self._mountCon = MountConnection(id, export, "nfs", text)
 
     id = property(lambda self: self._mountCon.id)
-    remotePath = property(lambda self: self._remotePath)
-    timeout = property(lambda self: self._timeout)
-    retrans = property(lambda self: self._retrans)
-    options = property(lambda self: self._options)
-
-    @property
-    def version(self) -> Any:
-        """The requested version; else 3 or 4 of the existing mount, -1 without one."""
-        if self._version is not None:
-            return self._version
-        try:
-            record = self._mountCon.getMountObj().getRecord()
-        except OSError:
-            return -1
-        return 4 if record.fs_vfstype == "nfs4" else 3
 
     def connect(self) -> None:
         return self._mountCon.connect()
@@ -221,12 +184,6 @@ class NFSConnection(Connection):
 
     def disconnect(self) -> None:
         return self._mountCon.disconnect()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, NFSConnection) and self._mountCon == other._mountCon
-
-    def __hash__(self) -> int:
-        return hash(type(self)) ^ hash(self._mountCon)
 
 
 def _version_options(version: Optional[str]) -> list[str]:
@@ -243,10 +200,6 @@ def _version_options(version: Optional[str]) -> list[str]:
     return [f"{name}={number}" for name, number in zip(names, numbers)]
 
 
-class UnknownConnectionTypeError(RuntimeError):
-    """No class is registered under that name."""
-
-
 class ConnectionFactory:
     registeredConnectionTypes: ClassVar[dict[str, Any]] = {
         "nfs": NFSConnection,
@@ -255,8 +208,6 @@ class ConnectionFactory:
 
     @classmethod
     def createConnection(cls, conInfo: ConnectionInfo) -> Any:
-        if conInfo.type not in cls.registeredConnectionTypes:
-            raise UnknownConnectionTypeError(conInfo.type)
         given = conInfo.params._asdict()
         # Parameters that the engine left out get the constructor's default.
         given = {name: value for name, value in given.items() if value is not None}
