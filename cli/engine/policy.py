@@ -24,7 +24,7 @@ from ovirt_rdma.cli.engine.session import (
     refuse_dumps,
     show_matrix,
 )
-from ovirt_rdma.cli.host.shown.policy import policy_counts
+from ovirt_rdma.cli.host.policy import policy_counts
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Context, Parser, file_name
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import (

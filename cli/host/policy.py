@@ -14,7 +14,6 @@ from ovirt_rdma.cli.host.arguments import (
     add_facts,
     add_policy,
 )
-from ovirt_rdma.cli.host.shown.policy import policy_counts, show_parts
 from ovirt_rdma.cli.output import count
 from ovirt_rdma.cli.parser import (
     Approval,
@@ -29,13 +28,16 @@ from ovirt_rdma.host.collect.storage import MOUNTINFO
 from ovirt_rdma.host.errors import NOTHING_CHANGED, ExitCode
 from ovirt_rdma.host.facts.model import load as load_facts
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
-from ovirt_rdma.host.policy.difference import RuleChange, differing_lines, rule_changes
 from ovirt_rdma.host.policy.forms import Diagnostic, PolicyProblem
 from ovirt_rdma.host.policy.load import PolicyFile, load_policy_file
 from ovirt_rdma.host.policy.model import (
     TCP,
     Policy,
+    RuleChange,
+    differing_lines,
     digest,
+    rule_changes,
+    said_by,
     to_json_dict,
 )
 from ovirt_rdma.host.policy.store import in_force, store
@@ -277,7 +279,9 @@ class Show(HostVerb):
             output.line(f"{count(len(rules), 'NFS rule')}{order} ({source}).")
         else:
             output.line(f"No NFS rule: VDSM mounts every export as stock ({source}).")
-        show_parts(policy, output)
+        for line in said_by(policy):
+            if not line.startswith("nfs.rules:"):
+                output.line(line)
         return ExitCode.DONE
 
 
@@ -289,6 +293,24 @@ def _add_file(parser: Parser) -> None:
         type=file_name,
         help=f"the policy file; default: {POLICY_YAML}",
     )
+
+
+def policy_counts(policy: Policy) -> str:
+    """Return ``2 NFS rules, 1 interface``; without host settings that are not used."""
+    host = policy.host
+    parts = [count(len(policy.nfs.rules), "NFS rule")]
+    for settings, noun in (
+        (host.interfaces, "interface"),
+        (host.modules, "module"),
+        (host.module_options, "module option"),
+        (host.virtual_functions, "VF rule"),
+        (policy.fabric.partitions, "partition"),
+        (policy.block.srp, "SRP target"),
+        (policy.block.iser, "iSER target"),
+    ):
+        if settings:
+            parts.append(count(len(settings), noun))
+    return ", ".join(parts)
 
 
 def policy_in_question(file: Optional[str], context: Context) -> tuple[Policy, str]:

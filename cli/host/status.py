@@ -16,9 +16,9 @@ from typing import Optional
 
 from ovirt_rdma.cli.host.arguments import HostVerb
 from ovirt_rdma.cli.host.main import PROGRAM
+from ovirt_rdma.cli.host.policy import policy_counts
 from ovirt_rdma.cli.host.shown import runs
 from ovirt_rdma.cli.host.shown.mounts import print_flaws
-from ovirt_rdma.cli.host.shown.policy import policy_counts
 from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.host import __version__

@@ -13,19 +13,17 @@ from hypothesis import strategies as st
 from support.host.policy_mistakes import expect_mistake, mistakes, place
 
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.policy.difference import (
-    differing_lines,
-    rule_changes,
-    said_by,
-)
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import PolicyFiles, parse_policy, with_rule
 from ovirt_rdma.host.policy.model import (
     PREFER_RDMA,
     REQUIRE_RDMA,
     TCP,
+    differing_lines,
     from_json_dict,
+    rule_changes,
     rule_for,
+    said_by,
     to_json_dict,
 )
 
