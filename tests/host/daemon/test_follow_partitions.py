@@ -18,17 +18,8 @@ from support.host.daemon_task import TaskRuns
 from support.host.effects_host import apply_steps, revert
 
 from ovirt_rdma.host.changes.boot import boot_settings
-from ovirt_rdma.host.changes.journal import (
-    DONE,
-    PARTITIONS,
-    REVERT,
-    Journal,
-)
-from ovirt_rdma.host.changes.run import (
-    HostRun,
-    decide_for,
-    loaded_policy,
-)
+from ovirt_rdma.host.changes.journal import DONE, PARTITIONS, REVERT, Journal
+from ovirt_rdma.host.changes.run import HostRun, decide_for, loaded_policy
 from ovirt_rdma.host.daemon.tasks import FollowPartitions
 from ovirt_rdma.host.paths import POLICY_JSON
 from ovirt_rdma.host.policy.load import parse_policy

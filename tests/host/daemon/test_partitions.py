@@ -9,11 +9,7 @@ import pytest
 from support.golden import golden_mlx4 as mlx4
 from support.host.ipoib_host import bond, child, host, netdev, network, policy, port
 
-from ovirt_rdma.host.daemon.partitions import (
-    Difference,
-    difference,
-    in_use_because,
-)
+from ovirt_rdma.host.daemon.partitions import Difference, difference, in_use_because
 from ovirt_rdma.host.facts.devices import NetdevUse
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
 from ovirt_rdma.host.rules.base import View

@@ -100,8 +100,7 @@ def test_every_mistake_is_named_with_its_line():
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
-    [("mtu=4096", "mtu=5"), ("rate=40", "rate=7")],
+    ("written", "meant"), [("mtu=4096", "mtu=5"), ("rate=40", "rate=7")]
 )
 def test_a_number_in_place_of_its_code_is_recognized(written, meant):
     with pytest.raises(PartitionsProblem, match="did you mean") as caught:

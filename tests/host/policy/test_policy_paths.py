@@ -55,10 +55,7 @@ def test_what_a_rule_says():
     assert rules(policy("server: nas2"))[0].paths_return == 10
 
 
-@pytest.mark.parametrize(
-    "server",
-    ["nas1", "'nas*'", A1, A2, "10.20.0.0/16", "'*'"],
-)
+@pytest.mark.parametrize("server", ["nas1", "'nas*'", A1, A2, "10.20.0.0/16", "'*'"])
 @pytest.mark.parametrize("paths", [[A1, A2], [A2, A1, A3], [A1, A2, A3, "169.254.1.1"]])
 def test_what_is_accepted(server, paths):
     shown = json.dumps(paths)

@@ -106,9 +106,7 @@ hosts = st.builds(
     st.just(30) | st.integers(5, 3600),
 )
 policies = st.builds(
-    lambda rules, host: Policy(nfs=NfsPolicy(tuple(rules)), host=host),
-    nfs_rules,
-    hosts,
+    lambda rules, host: Policy(nfs=NfsPolicy(tuple(rules)), host=host), nfs_rules, hosts
 )
 
 
