@@ -32,14 +32,8 @@ from ovirt_rdma.host.fabric.decisions import (
     remarks,
     text_of,
 )
-from ovirt_rdma.host.fabric.partitions_conf import (
-    Definition,
-    parse,
-)
-from ovirt_rdma.host.fabric.subnet import (
-    FabricFacts,
-    FabricReader,
-)
+from ovirt_rdma.host.fabric.partitions_conf import Definition, parse
+from ovirt_rdma.host.fabric.subnet import FabricFacts, FabricReader
 from ovirt_rdma.host.paths import OPENSM_UNIT, PARTITIONS_FILES, under
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, WARN

@@ -8,12 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Optional
 
-from ovirt_rdma.cli.host.arguments import (
-    OTHER_RUN,
-    HostVerb,
-    add_facts,
-    add_policy,
-)
+from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_facts, add_policy
 from ovirt_rdma.cli.output import count
 from ovirt_rdma.cli.parser import (
     Approval,

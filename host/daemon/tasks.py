@@ -20,7 +20,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Optional, Union
+from typing import TYPE_CHECKING, Callable, Optional
 
 from ovirt_rdma.host.block.logins import Target, differences
 from ovirt_rdma.host.block.sessions import BlockSessions
@@ -199,36 +199,29 @@ class BlockLogins(Task):
 
 # The hook after_get_caps, which imports nothing of ours, reads version 1.
 CAPS = Envelope("capabilities")
-FEATURES = ("NFS_RDMA",)
-CAPS_S = 60.0
+FEATURE = "NFS_RDMA"
 
 
 def text_of_caps() -> str:
     """Return the text of the file if the host supports NFS over RDMA. Pure."""
-    return CAPS.text({"additionalFeatures": list(FEATURES)}, indent=None)
-
-
-def has_features(root: Union[str, Path]) -> bool:
-    """Whether the host below ``root`` is configured for NFS over RDMA: it is enabled,
-    and a valid policy is loaded.
-    """
-    if marker_mode(Path(root)) != MODE_VDSMD:
-        return False
-    return in_force(under(root, POLICY_JSON)).stored is not None
+    return CAPS.text({"additionalFeatures": [FEATURE]}, indent=None)
 
 
 class Capabilities(Task):
     """Keeps the file as the host is configured."""
 
     name = "capabilities"
-    every_s = CAPS_S
+    every_s = 60.0
 
     def run(self, turn: Turn) -> Result:
-        """Write or remove the file. Raises Problem where that is not possible."""
-        has = has_features(self.root)
+        """Write the file if the host is enabled, and a valid policy is loaded; else
+        remove it. Raises Problem where that is not possible.
+        """
+        enabled = marker_mode(Path(self.root)) == MODE_VDSMD
+        has = enabled and in_force(under(self.root, POLICY_JSON)).stored is not None
         _keep(under(self.root, CAPS_JSON), text_of_caps() if has else None)
         if has:
-            return Result(f"the engine gets {', '.join(FEATURES)}")
+            return Result(f"the engine gets {FEATURE}")
         return Result("the engine gets nothing: mode vdsmd and a policy are needed")
 
     def end(self) -> None:
