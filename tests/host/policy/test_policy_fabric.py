@@ -65,12 +65,6 @@ def test_a_fabric_part_with_nothing_in_it_is_the_empty_policy(text):
     assert fabric(text) == FabricPolicy()
 
 
-def test_it_is_stored_and_read_again():
-    text = f"{HOSTS}  partitions: {{a: {{vlan: 5, members: [hv1=both]}}}}\n"
-    policy = Policy(fabric=fabric(text))
-    assert from_json_dict(to_json_dict(policy)) == policy
-
-
 def partition(keys: str) -> str:
     return f"version: 1\nfabric:\n{HOSTS}  partitions:\n    a: {keys}\n"
 

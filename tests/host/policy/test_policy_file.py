@@ -444,20 +444,6 @@ class TestFiles:
         self.problem("policy.yaml", "value-unknown", where=":1: version")
 
 
-yaml_like = st.text(
-    st.sampled_from("abnfsv1 :-\n[]{}'\"#*&!|>%@`\t,?.=~\x00\ud800\u2028\u00e9"),
-    max_size=60,
-)
-
-
-@given(st.one_of(st.text(max_size=60), yaml_like))
-def test_any_text_is_a_policy_or_a_problem(text):
-    try:
-        parse_policy(text, "p.yaml")
-    except PolicyProblem as problem:
-        assert problem.errors
-
-
 @given(st.binary(max_size=60))
 def test_any_file_is_a_policy_or_a_problem(data):
     read_end, write_end = os.pipe()

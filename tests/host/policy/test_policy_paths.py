@@ -3,13 +3,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
-from itertools import permutations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.host.policy_mistakes import expect_mistake, mistakes, place
 
 from ovirt_rdma.host.export import Export
@@ -20,11 +16,9 @@ from ovirt_rdma.host.policy.model import (
     REQUIRE_RDMA,
     TCP,
     differing_lines,
-    from_json_dict,
     rule_changes,
     rule_for,
     said_by,
-    to_json_dict,
 )
 
 A1, A2, A3 = "10.20.1.5", "10.20.2.5", "10.20.3.5"
@@ -200,42 +194,6 @@ def test_rules_of_several_files_have_the_same_paths_too():
         rules("", **{"50-a.yaml": drop_in(A1, A2), "60-b.yaml": drop_in(A2, A1)})
     (mistake,) = caught.value.errors
     assert mistake.file == "policy.d/60-b.yaml"
-
-
-@given(st.permutations([*permutations([A1, A2, A3], 2)]), st.integers(2, 4))
-def test_no_policy_has_an_address_in_two_lists(lists, count):
-    text = policy(
-        *(
-            f"server: nas{n}, paths: [{a}, {b}]"
-            for n, (a, b) in enumerate(lists[:count])
-        )
-    )
-    # Of three addresses any two pairs share one.
-    assert {one.sentence.id for one in mistakes(text)} == {"paths-differ"}
-    assert len(mistakes(text)) == count - 1
-
-
-_ADDRESSES = st.ip_addresses(v=4).filter(
-    lambda one: (
-        not (
-            one.is_multicast
-            or one.is_loopback
-            or int(one) >> 24 in (0, *range(240, 256))
-        )
-    )
-)
-
-
-@given(st.lists(_ADDRESSES, min_size=2, max_size=4, unique=True), st.integers(1, 3600))
-def test_the_stored_policy_has_the_same(addresses, seconds):
-    paths = ", ".join(map(str, addresses))
-    text = policy(f"server: nas1, paths: [{paths}], paths_return: {seconds}")
-    read = parse_policy(text, "p.yaml").policy
-    stored = from_json_dict(json.loads(json.dumps(to_json_dict(read))))
-    assert stored == read
-    (rule,) = stored.nfs.rules
-    assert [*map(ipaddress.IPv4Address, rule.paths)] == addresses
-    assert rule.paths_return == seconds
 
 
 # -- shown

@@ -57,13 +57,6 @@ def test_what_is_left_out():
     assert from_json_dict(to_json_dict(policy)) == policy
 
 
-def test_a_port_type_is_stored():
-    text = "version: 1\nhost: {interfaces: [{match: {port: 2}, port_type: eth}]}\n"
-    policy = parse_policy(text, "p").policy
-    assert policy.host.interfaces[0].port_type == "eth"
-    assert from_json_dict(to_json_dict(policy)) == policy
-
-
 @pytest.mark.parametrize(
     ("text", "numbers"),
     [
