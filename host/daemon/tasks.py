@@ -234,23 +234,16 @@ def _keep(path: Path, text: Optional[str]) -> None:
     """Give the file ``path`` this text, or remove it, unless it is so. Raises
     Problem.
     """
+    is_so = False
     try:
-        present = _present(path)
-        if text is None and present is not None:
-            path.unlink()
+        if text is None:
+            path.unlink(missing_ok=True)
+        elif path.is_file() and path.stat().st_mode & 0o777 == PUBLIC_MODE:
+            is_so = read_file(path) == text.encode()
     except OSError as error:
         raise not_written(error, path) from error
-    if text is not None and text.encode() != present:
+    if text is not None and not is_so:
         write_public(path, text)
-
-
-def _present(path: Path) -> Optional[bytes]:
-    """Return the text of the file; None if there is none, "" if vdsm cannot read it."""
-    try:
-        readable = path.stat().st_mode & 0o777 == PUBLIC_MODE and path.is_file()
-        return read_file(path) if readable else b""
-    except FileNotFoundError:
-        return b"" if path.is_symlink() else None
 
 
 # A failed attempt is repeated after 1, 2, 4, ... polls, but at least this often.

@@ -339,13 +339,7 @@ class HostPolicy:
     @property
     def is_empty(self) -> bool:
         """Whether it has no rule for anything."""
-        return not (
-            self.interfaces
-            or self.modules
-            or self.module_options
-            or self.virtual_functions
-            or self.metrics_folder
-        )
+        return self == HostPolicy(partitions_interval=self.partitions_interval)
 
     @property
     def follows_partitions(self) -> bool:
