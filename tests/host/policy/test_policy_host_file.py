@@ -274,91 +274,35 @@ def test_a_property_that_is_none(given, expected):
 
 
 @pytest.mark.parametrize(
-    ("match", "keys", "expected"),
-    [
-        (
-            "{device: mlx4_0}",
-            {"transport_mode": "connected", "tso": "on"},
-            ("6: host.interfaces[1].tso", "tso-in-connected-mode", "transport_mode"),
-        ),
-        (
-            "{device: hfi1_0}",
-            {"transport_mode": "datagram", "mtu": 10237},
-            (
-                "6: host.interfaces[1].mtu",
-                "mtu-too-large",
-                "10237",
-                "4092",
-                "10236",
-                "transport_mode",
-            ),
-        ),
-        (
-            "{device: mlx4_0}",
-            {"transport_mode": "datagram", "port_mtu": 2048, "mtu": 2045},
-            (
-                "7: host.interfaces[1].mtu",
-                "mtu-too-large",
-                "2045",
-                "port_mtu",
-                "2048",
-                "2044",
-            ),
-        ),
-        (
-            "{link_layer: ethernet}",
-            {"mtu": 9000, "transport_mode": "connected"},
-            ("6: host.interfaces[1].transport_mode", "key-not-for-ethernet"),
-        ),
-        (
-            "{link_layer: ethernet}",
-            {"port_mtu": 2048},
-            ("5: host.interfaces[1].port_mtu", "key-not-for-ethernet"),
-        ),
-        (
-            "{link_layer: ethernet}",
-            {"pkey_children": "[0x8001]"},
-            ("5: host.interfaces[1].pkey_children", "key-not-for-ethernet"),
-        ),
-        (
-            "{link_layer: ethernet}",
-            {"partitions": "follow"},
-            ("5: host.interfaces[1].partitions", "key-not-for-ethernet"),
-        ),
-        (
-            "{link_layer: infiniband}",
-            {"roce": "{priority: 3}"},
-            ("5: host.interfaces[1].roce", "key-not-for-infiniband"),
-        ),
-        (
-            "{device: mlx5_0}",
-            {"roce": "{dscp: 26}"},
-            ("5: host.interfaces[1].roce.priority", "key-missing"),
-        ),
-        (
-            "{device: mlx5_0}",
-            {"roce": "{priority: 8}"},
-            ("5: host.interfaces[1].roce.priority", "value-out-of-range", "8"),
-        ),
-        (
-            "{device: mlx5_0}",
-            {"roce": "{priority: 3, dscp: 64}"},
-            ("5: host.interfaces[1].roce.dscp", "value-out-of-range", "64"),
-        ),
-        (
-            "{device: mlx5_0}",
-            {"roce": "{priority: 3, pfc: on}"},
-            ("5: host.interfaces[1].roce.pfc", "key-unknown"),
-        ),
-        (
-            "{pkey: 0x8001}",
-            {"pkey_children": "[0x8002, 0x0001]"},
-            ("5: host.interfaces[1].pkey_children[2]", "pkey-of-match", "0x0001"),
-        ),
-    ],
+    ("given", "expected"),
+    rows(r"""\
+{device: mlx4_0} + transport_mode: connected + tso: on | 6: tso \
+    | tso-in-connected-mode | transport_mode
+{device: hfi1_0} + transport_mode: datagram + mtu: 10237 | 6: mtu | mtu-too-large \
+    | 10237 | 4092 | 10236 | transport_mode
+{device: mlx4_0} + transport_mode: datagram + port_mtu: 2048 + mtu: 2045 | 7: mtu \
+    | mtu-too-large | 2045 | port_mtu | 2048 | 2044
+{link_layer: ethernet} + mtu: 9000 + transport_mode: connected | 6: transport_mode \
+    | key-not-for-ethernet
+{link_layer: ethernet} + port_mtu: 2048 | 5: port_mtu | key-not-for-ethernet
+{link_layer: ethernet} + pkey_children: [0x8001] | 5: pkey_children \
+    | key-not-for-ethernet
+{link_layer: ethernet} + partitions: follow | 5: partitions | key-not-for-ethernet
+{link_layer: infiniband} + roce: {priority: 3} | 5: roce | key-not-for-infiniband
+{device: mlx5_0} + roce: {dscp: 26} | 5: roce.priority | key-missing
+{device: mlx5_0} + roce: {priority: 8} | 5: roce.priority | value-out-of-range | 8
+{device: mlx5_0} + roce: {priority: 3, dscp: 64} | 5: roce.dscp | value-out-of-range \
+    | 64
+{device: mlx5_0} + roce: {priority: 3, pfc: on} | 5: roce.pfc | key-unknown
+{pkey: 0x8001} + pkey_children: [0x8002, 0x0001] | 5: pkey_children[2] \
+    | pkey-of-match | 0x0001
+"""),
 )
-def test_properties_that_no_netdev_can_have_together(match, keys, expected):
-    expect_mistake(interface(match, **keys), *expected)
+def test_properties_that_no_netdev_can_have_together(given, expected):
+    match, *keys = given.split(" + ")
+    line, key = expected[0].split(": ")
+    text = interface(match, **dict(one.split(": ", 1) for one in keys))
+    expect_mistake(text, f"{line}: host.interfaces[1].{key}", *expected[1:])
 
 
 @pytest.mark.parametrize(
