@@ -76,17 +76,16 @@ class Check(HostVerb, AllowNone):
         failed = bool(found or problems)
         more = {"policy": source, "findings": sentences(found), "problems": problems}
         _show(facts, output, "block-check", more)
-        targets = (*block.srp, *block.iser)
         if output.for_people:
             for finding in found:
                 output.line(f"{finding}.")
-            if not failed and targets:
+            if not failed and block.targets:
                 output.line(f"The block storage is as the policy says ({source}).")
             elif not failed:
                 said = "no fault was found in the sessions"
                 said = said if facts.sessions else "nothing was checked"
                 output.line(f"The policy has no target ({source}): {said}.")
-        looked_at = bool(facts.sessions or targets)
+        looked_at = bool(facts.sessions or block.targets)
         return verdict_code(self, looked_at=looked_at, failed=failed)
 
 
@@ -220,8 +219,7 @@ def _add_names(parser: Parser, help: str) -> None:
 
 
 def _named_targets(block: BlockPolicy, names: Iterable[str]) -> Sequence[Target]:
-    targets: list[Target] = [*block.srp, *block.iser]
-    known = dict.fromkeys(one.name for one in targets)
+    known = dict.fromkeys(one.name for one in block.targets)
     for name in names:
         if name not in known:
             raise UsageProblem(
@@ -231,7 +229,7 @@ def _named_targets(block: BlockPolicy, names: Iterable[str]) -> Sequence[Target]
                 f"{_PROGRAM} policy show",
             )
     wanted = set(names)
-    return [one for one in targets if not wanted or one.name in wanted]
+    return [one for one in block.targets if not wanted or one.name in wanted]
 
 
 def _raise_failed(failed: Sequence[Sentence]) -> None:

@@ -559,7 +559,7 @@ def leaving_sessions(
         return [
             one for one in facts.sessions if one.protocol == SRP or one.number in iser
         ], []
-    known = {target.name for target in (*block.srp, *block.iser)}
+    known = {target.name for target in block.targets}
     found: list[Session] = []
     unknown = []
     for name in names:

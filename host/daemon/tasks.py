@@ -71,25 +71,22 @@ def log_in_at_boot(
     ``ready`` lets vdsmd start; it is called once, at the deadline also while a login
     still waits. ``note`` receives what was done and, at the end, what could not be.
     """
-    once = threading.Lock()
-    called: list[bool] = []
+    is_late = threading.Event()
 
-    def be_ready() -> None:
-        with once:
-            if not called:
-                called.append(True)
-                ready()
+    def let_go() -> None:
+        is_late.set()
+        ready()
 
     boot_s = max(0.0, BOOT_S - age_s)
     deadline = clock() + boot_s
-    timer = threading.Timer(boot_s, be_ready)
+    timer = threading.Timer(boot_s, let_go)
     timer.daemon = True
     timer.start()
     problems: list[str] = []
     try:
         stored = read(under(root, POLICY_JSON))
         block = stored.policy.block if stored else BlockPolicy()
-        pending = _targets(block)
+        pending = block.targets
         while pending:
             try:
                 pending, problems = _log_in(root, BOOT_UNIT, block, pending, note)
@@ -103,13 +100,11 @@ def log_in_at_boot(
         problems = [problem.one_line]
     finally:
         timer.cancel()
-        be_ready()
+        timer.join()
+        if not is_late.is_set():
+            ready()
     for sentence in problems:
         note(sentence)
-
-
-def _targets(block: BlockPolicy) -> list[Target]:
-    return [*block.srp, *block.iser]
 
 
 def _log_in(
@@ -161,13 +156,13 @@ class BlockLogins(Task):
     def interval(self, policy: Policy) -> Optional[float]:
         """As :meth:`Task.interval`."""
         block = policy.block
-        return _FIRST_RETRY_S if _targets(block) or block.rescan_interval else None
+        return _FIRST_RETRY_S if block.targets or block.rescan_interval else None
 
     def run(self, turn: Turn) -> Result:
         """Do what is due. Raises LockHeld, and Problem."""
         block, now = turn.policy.block, self._clock()
         if block != self._block:
-            self._block, self._pending = block, _targets(block)
+            self._block, self._pending = block, block.targets
             self._problems, self._retry_s = [], _FIRST_RETRY_S
             self._next_try = now
             self._next_scan = now + (block.rescan_interval or math.inf)
@@ -189,7 +184,7 @@ class BlockLogins(Task):
                 turn.note(sentence)
         tries = self._next_try if self._pending else math.inf
         problems = (*self._problems, *failed)
-        missing = f"{len(self._pending)} of {len(_targets(block))} are not logged in"
+        missing = f"{len(self._pending)} of {len(block.targets)} are not logged in"
         return Result(
             f"targets: {missing if self._pending else 'all are logged in'}",
             problems,

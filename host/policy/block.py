@@ -20,6 +20,7 @@ from typing import Optional, Union
 from ovirt_rdma.host.policy import texts
 from ovirt_rdma.host.policy.forms import (
     NAME,
+    OFF,
     Given,
     Key,
     Keys,
@@ -31,7 +32,6 @@ from ovirt_rdma.host.policy.forms import (
     repeated,
 )
 
-OFF = "off"
 Timeout = Union[int, str, None]
 """Seconds or OFF; None for the kernel's own value."""
 
@@ -236,6 +236,11 @@ class BlockPolicy:
     iser: tuple[IserTarget, ...] = key(ListOf(ISER_TARGET), ())
     login_timeout: int = key(Number(1, 120), LOGIN_TIMEOUT_S)
     rescan_interval: Optional[int] = key(Number(60, 86400), None)
+
+    @property
+    def targets(self) -> list[Union[SrpTarget, IserTarget]]:
+        """All targets, those of SRP first."""
+        return [*self.srp, *self.iser]
 
 
 # What two entries for one login share.

@@ -34,6 +34,8 @@ from ovirt_rdma.host.policy.block import BLOCK, BlockPolicy
 from ovirt_rdma.host.policy.fabric import FABRIC, FabricPolicy
 from ovirt_rdma.host.policy.forms import (
     NAME,
+    OFF,
+    ON,
     Given,
     Key,
     Keys,
@@ -49,7 +51,6 @@ from ovirt_rdma.host.server_kinds import CHOICES as SERVER_KINDS
 from ovirt_rdma.host.system.json_codec import Records, WrongRecord, digest_of, plain
 
 AUTO, DATAGRAM, CONNECTED = TRANSPORT_MODES = infiniband.MODES
-ON, OFF = "on", "off"
 OFFLOAD_CHOICES = (AUTO, ON, OFF)
 INFINIBAND, ETHERNET = "infiniband", "ethernet"
 LINK_LAYERS = (INFINIBAND, ETHERNET)
@@ -735,8 +736,9 @@ def rule_changes(
         export = Export.maybe(name)
         if export is None:
             continue
-        old, new = rule_for(before, export), rule_for(after, export)
-        change = RuleChange(name, what, old and old.rule, new and new.rule)
+        matches = rule_for(before, export), rule_for(after, export)
+        old, new = (match.rule if match else None for match in matches)
+        change = RuleChange(name, what, old, new)
         if change.keys:
             changes.append(change)
     return tuple(changes)
