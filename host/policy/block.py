@@ -20,7 +20,6 @@ from typing import Optional, Union
 from ovirt_rdma.host.policy import texts
 from ovirt_rdma.host.policy.forms import (
     NAME,
-    OFF,
     Given,
     Key,
     Keys,
@@ -32,6 +31,7 @@ from ovirt_rdma.host.policy.forms import (
     repeated,
 )
 
+OFF = "off"
 Timeout = Union[int, str, None]
 """Seconds or OFF; None for the kernel's own value."""
 

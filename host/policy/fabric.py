@@ -25,8 +25,6 @@ from ovirt_rdma.host.facts.infiniband import (
 )
 from ovirt_rdma.host.policy import texts
 from ovirt_rdma.host.policy.forms import (
-    OFF,
-    ON,
     Given,
     Key,
     Keys,
@@ -38,6 +36,7 @@ from ovirt_rdma.host.policy.forms import (
     repeated,
 )
 
+ON, OFF = "on", "off"
 # Of a subnet manager: 4 bits (include/iba/ib_types.h, ib_sm_info_t, pri_state).
 HIGHEST_PRIORITY = 15
 _ON_OFF = Text(choices=(ON, OFF), normal=lambda text: text == ON, written=True)

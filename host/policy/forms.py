@@ -18,8 +18,6 @@ from typing import Any, Callable, NamedTuple, NoReturn, Optional, Union
 
 from ovirt_rdma.host.errors import Problem, Sentence, did_you_mean
 
-ON, OFF = "on", "off"
-
 # Where a value is: keys and, for lists, positions from 0.
 KeyPath = tuple[Union[str, int], ...]
 

@@ -34,8 +34,6 @@ from ovirt_rdma.host.policy.block import BLOCK, BlockPolicy
 from ovirt_rdma.host.policy.fabric import FABRIC, FabricPolicy
 from ovirt_rdma.host.policy.forms import (
     NAME,
-    OFF,
-    ON,
     Given,
     Key,
     Keys,
@@ -51,6 +49,7 @@ from ovirt_rdma.host.server_kinds import CHOICES as SERVER_KINDS
 from ovirt_rdma.host.system.json_codec import Records, WrongRecord, digest_of, plain
 
 AUTO, DATAGRAM, CONNECTED = TRANSPORT_MODES = infiniband.MODES
+ON, OFF = "on", "off"
 OFFLOAD_CHOICES = (AUTO, ON, OFF)
 INFINIBAND, ETHERNET = "infiniband", "ethernet"
 LINK_LAYERS = (INFINIBAND, ETHERNET)
