@@ -126,10 +126,6 @@ class Srp:
     ) -> None:
         self._root, self._run, self._write = root, run, write
 
-    def load_module(self) -> Optional[Sentence]:
-        """Load ib_srp; return why that failed."""
-        return _not_loaded(self._run, "ib_srp", "srp-module-not-loaded")
-
     def log_in(
         self, logins: Sequence[Login], timeout_s: float, total_s: Optional[float] = None
     ) -> list[Login]:
@@ -138,6 +134,12 @@ class Srp:
 
         Each has ``timeout_s`` seconds; after ``total_s`` seconds none is begun.
         """
+        if any(not one.session and not one.problem for one in logins):
+            why = _not_loaded(self._run, "ib_srp", "srp-module-not-loaded")
+            logins = [
+                one if one.session else replace(one, problem=one.problem or why)
+                for one in logins
+            ]
         end = None if total_s is None else time.monotonic() + total_s
         by_port: dict[str, list[int]] = {}
         for number, login in enumerate(logins):
@@ -509,14 +511,10 @@ class BlockSessions:
 
         After ``total_s`` seconds none is begun.
         """
-        any_srp = any(isinstance(one, SrpTarget) for one in targets)
-        module = self._srp.load_module() if any_srp else None
         # Of all targets, so that each session belongs to one of them.
         logins = [x for x in self.logins(block, self.facts()) if x.target in targets]
         srp = [one for one in logins if isinstance(one.target, SrpTarget)]
         iser = [one for one in logins if isinstance(one.target, IserTarget)]
-        if module:
-            srp = [replace(one, problem=one.problem or module) for one in srp]
         return [
             *self._srp.log_in(srp, block.login_timeout, total_s),
             *self._iser.log_in(iser, block.login_timeout),
