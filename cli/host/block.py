@@ -17,12 +17,7 @@ from ovirt_rdma.cli.parser import (
     add_allow_none,
     verdict_code,
 )
-from ovirt_rdma.host.block.logins import (
-    Target,
-    differences,
-    session_findings,
-    timeout_findings,
-)
+from ovirt_rdma.host.block.logins import Target, differences, findings
 from ovirt_rdma.host.block.read import BlockFacts, multipath_findings
 from ovirt_rdma.host.block.sessions import BlockSessions, leaving_sessions
 from ovirt_rdma.host.collect.storage import (
@@ -52,14 +47,8 @@ class List(HostVerb):
     examples = ("", "-o json")
 
     def run(self, context: Context) -> int:
-        output = context.output
         facts = BlockSessions(context.root).facts()
-        if not output.for_people:
-            output.document("block", _facts_document(facts))
-            return 0
-        for sentence in facts.problems:
-            output.message(f"note: {sentence}")
-        _print_sessions(facts.sessions, output)
+        _show(facts, context.output, "block", {"problems": facts.problems})
         return 0
 
 
@@ -81,40 +70,23 @@ class Check(HostVerb, AllowNone):
         policy, source = policy_in_question(self.policy, context)
         block, sessions = policy.block, BlockSessions(context.root)
         facts = sessions.facts()
-        targets: tuple[Target, ...] = (*block.srp, *block.iser)
-        findings = []
-        for login in sessions.logins(block, targets, facts):
-            missing = login.finding
-            findings += [missing] if missing else timeout_findings(login)
-        findings += session_findings(facts)
+        found = findings(sessions.logins(block, facts), facts)
         problems = list(facts.problems)
-        findings += multipath_findings(FileTree(context.root), problems)
+        found += multipath_findings(FileTree(context.root), problems)
+        failed = bool(found or problems)
+        more = {"policy": source, "findings": sentences(found), "problems": problems}
+        _show(facts, output, "block-check", more)
         if output.for_people:
-            for sentence in problems:
-                output.message(f"note: {sentence}")
-            _print_sessions(facts.sessions, output)
-            for finding in findings:
+            for finding in found:
                 output.line(f"{finding}.")
-            if not findings and not problems:
-                output.line(_sound(targets, facts.sessions, source))
-        else:
-            content = {
-                **_facts_document(facts),
-                "policy": source,
-                "findings": sentences(findings),
-                "problems": problems,
-            }
-            output.document("block-check", content)
-        looked_at = bool(facts.sessions or targets)
-        failed = bool(findings or problems)
+            if not failed and block.targets:
+                output.line(f"The block storage is as the policy says ({source}).")
+            elif not failed:
+                said = "no fault was found in the sessions"
+                said = said if facts.sessions else "nothing was checked"
+                output.line(f"The policy has no target ({source}): {said}.")
+        looked_at = bool(facts.sessions or block.targets)
         return verdict_code(self, looked_at=looked_at, failed=failed)
-
-
-def _sound(targets: Sequence[Target], sessions: Sequence[Session], source: str) -> str:
-    if targets:
-        return f"The block storage is as the policy says ({source})."
-    found = "no fault was found in the sessions" if sessions else "nothing was checked"
-    return f"The policy has no target ({source}): {found}."
 
 
 class LogIn(HostVerb):
@@ -247,8 +219,7 @@ def _add_names(parser: Parser, help: str) -> None:
 
 
 def _named_targets(block: BlockPolicy, names: Iterable[str]) -> Sequence[Target]:
-    targets: list[Target] = [*block.srp, *block.iser]
-    known = dict.fromkeys(one.name for one in targets)
+    known = dict.fromkeys(one.name for one in block.targets)
     for name in names:
         if name not in known:
             raise UsageProblem(
@@ -258,7 +229,7 @@ def _named_targets(block: BlockPolicy, names: Iterable[str]) -> Sequence[Target]
                 f"{_PROGRAM} policy show",
             )
     wanted = set(names)
-    return [one for one in targets if not wanted or one.name in wanted]
+    return [one for one in block.targets if not wanted or one.name in wanted]
 
 
 def _raise_failed(failed: Sequence[Sentence]) -> None:
@@ -268,7 +239,16 @@ def _raise_failed(failed: Sequence[Sentence]) -> None:
         raise Problem(failed[0].id, "\n".join(failed), f"see journalctl {log}")
 
 
-def _print_sessions(sessions: Sequence[Session], output: Output) -> None:
+def _show(facts: BlockFacts, output: Output, kind: str, more: dict[str, Any]) -> None:
+    """Show sessions and LUNs, and the ``problems`` in ``more``; the document has all of
+    ``more``.
+    """
+    sessions = facts.sessions
+    if not output.for_people:
+        output.document(kind, {**_facts_document(facts), **more})
+        return
+    for problem in more["problems"]:
+        output.message(f"note: {problem}")
     if not sessions:
         output.line("This host has no session of block storage over RDMA.")
         return

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Optional
 from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_policy, as_root
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.host.runs import BACK, RunReport, ThisHost
-from ovirt_rdma.cli.output import Output, count, sentences
+from ovirt_rdma.cli.output import count, sentences
 from ovirt_rdma.cli.parser import (
     AllowNone,
     Context,
@@ -28,18 +28,10 @@ from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.fabric.decisions import (
     definitions_of,
     findings,
-    own_findings,
     remarks,
-    text_of,
 )
-from ovirt_rdma.host.fabric.partitions_conf import (
-    Definition,
-    parse,
-)
-from ovirt_rdma.host.fabric.subnet import (
-    FabricFacts,
-    FabricReader,
-)
+from ovirt_rdma.host.fabric.partitions_conf import Definition, parse, render
+from ovirt_rdma.host.fabric.subnet import FabricReader
 from ovirt_rdma.host.paths import OPENSM_UNIT, PARTITIONS_FILES, under
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, WARN
@@ -70,8 +62,9 @@ class Render(HostVerb):
         add_policy(parser)
 
     def run(self, context: Context) -> int:
-        definitions, source = _of_policy(self.policy, context)
-        text = text_of(definitions)
+        policy, source = policy_in_question(self.policy, context)
+        definitions = _definitions(policy, source)
+        text = render(definitions)
         if context.output.for_people:
             for line in text.splitlines():
                 context.output.line(line)
@@ -100,11 +93,28 @@ class Validate(HostVerb):
 
     @classmethod
     def add_arguments(cls, parser: Parser) -> None:
-        _add_file(parser)
+        parser.add_argument(
+            "file",
+            metavar="FILE",
+            nargs="?",
+            type=file_name,
+            help=f"the file of opensm; default: {' or '.join(PARTITIONS_FILES)}",
+        )
 
     def run(self, context: Context) -> int:
-        name, output = _file(self.file, context), context.output
-        definitions = parse(_read(name), name)
+        output = context.output
+        paths = [under(context.root, path) for path in PARTITIONS_FILES]
+        present = next((path for path in paths if path.exists()), paths[0])
+        name = self.file or str(present)
+        try:
+            data = read_named(name)
+        except OSError as error:
+            raise Problem(
+                "file-unreadable",
+                f"{name} cannot be read: {error.strerror}",
+                "name the file that opensm reads: opensm(8), option -P",
+            ) from error
+        definitions = parse(data, name)
         warnings = remarks(definitions)
         if not output.for_people:
             content = {
@@ -136,11 +146,13 @@ class Check(HostVerb, AllowNone):
 
     def run(self, context: Context) -> int:
         policy, source = policy_in_question(self.policy, context)
-        fabric, output = _fabric_facts(context), context.output
-        found = [
-            *findings(fabric, definitions_of(policy.fabric)),
-            *own_findings(policy.fabric, fabric),
-        ]
+        output = context.output
+        host = ThisHost(context.root, "fabric", RunReport(output))
+        output.progress("reading the host")
+        facts = host.facts()
+        output.progress("asking the subnet manager")
+        fabric = FabricReader(FileTree(context.root), host.run).facts(facts)
+        found = [*findings(policy.fabric, fabric)]
         verdicts = {one.verdict for one in found}
         if not output.for_people:
             content: dict[str, Any] = {
@@ -150,7 +162,9 @@ class Check(HostVerb, AllowNone):
             }
             output.document("fabric-check", content)
         else:
-            _note_problems(fabric, output)
+            problems = [p for one in fabric.subnets for p in one.problems]
+            for problem in dict.fromkeys(problems):
+                output.message(f"note: {problem}")
             widest = max((len(one.subject) for one in found), default=0)
             for one in found:
                 output.row(
@@ -346,54 +360,6 @@ class Disable(_Changing):
         ]
         ports = [{"port": one.title, "guid": one.guid} for one in alone]
         return _Outcome(result, Proof(), {"without_manager": ports}, said)
-
-
-def _fabric_facts(context: Context) -> FabricFacts:
-    host = ThisHost(context.root, "fabric", RunReport(context.output))
-    context.output.progress("reading the host")
-    facts = host.facts()
-    context.output.progress("asking the subnet manager")
-    return FabricReader(FileTree(context.root), host.run).facts(facts)
-
-
-def _note_problems(fabric: FabricFacts, output: Output) -> None:
-    for problem in dict.fromkeys(p for one in fabric.subnets for p in one.problems):
-        output.message(f"note: {problem}")
-
-
-def _add_file(parser: Parser) -> None:
-    parser.add_argument(
-        "file",
-        metavar="FILE",
-        nargs="?",
-        type=file_name,
-        help=f"the file of opensm; default: {' or '.join(PARTITIONS_FILES)}",
-    )
-
-
-def _file(file: Optional[str], context: Context) -> str:
-    if file is not None:
-        return file
-    paths = [under(context.root, path) for path in PARTITIONS_FILES]
-    return str(next((path for path in paths if path.exists()), paths[0]))
-
-
-def _read(name: str) -> bytes:
-    try:
-        return read_named(name)
-    except OSError as error:
-        raise Problem(
-            "file-unreadable",
-            f"{name} cannot be read: {error.strerror}",
-            "name the file that opensm reads: opensm(8), option -P",
-        ) from error
-
-
-def _of_policy(
-    policy: Optional[str], context: Context
-) -> tuple[tuple[Definition, ...], str]:
-    found, source = policy_in_question(policy, context)
-    return _definitions(found, source), source
 
 
 def _definitions(policy: Policy, source: str) -> tuple[Definition, ...]:

@@ -8,12 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Optional
 
-from ovirt_rdma.cli.host.arguments import (
-    OTHER_RUN,
-    HostVerb,
-    add_facts,
-    add_policy,
-)
+from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_facts, add_policy
 from ovirt_rdma.cli.output import count
 from ovirt_rdma.cli.parser import (
     Approval,
@@ -28,18 +23,16 @@ from ovirt_rdma.host.collect.storage import MOUNTINFO
 from ovirt_rdma.host.errors import NOTHING_CHANGED, ExitCode
 from ovirt_rdma.host.facts.model import load as load_facts
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML, under
-from ovirt_rdma.host.policy.difference import (
-    RuleChange,
-    differing_lines,
-    rule_changes,
-    said_by,
-)
 from ovirt_rdma.host.policy.forms import Diagnostic, PolicyProblem
 from ovirt_rdma.host.policy.load import PolicyFile, load_policy_file
 from ovirt_rdma.host.policy.model import (
     TCP,
     Policy,
+    RuleChange,
+    differing_lines,
     digest,
+    rule_changes,
+    said_by,
     to_json_dict,
 )
 from ovirt_rdma.host.policy.store import in_force, store

@@ -32,10 +32,15 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
 from ovirt_rdma.engine_sdk_tools.model import FAIL, OK, Axis, Cell, Engine, Host, Matrix
 from ovirt_rdma.engine_sdk_tools.model import UNKNOWN as NOT_KNOWN
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.policy.difference import RuleChange, differing_lines, rule_changes
 from ovirt_rdma.host.policy.forms import Diagnostic, PolicyProblem
 from ovirt_rdma.host.policy.load import PolicyFile, PolicyFiles, parse_policy
-from ovirt_rdma.host.policy.model import Policy, digest
+from ovirt_rdma.host.policy.model import (
+    Policy,
+    RuleChange,
+    differing_lines,
+    digest,
+    rule_changes,
+)
 
 KIND = "policies"
 SAME = "same"

@@ -56,17 +56,6 @@ class Login:
         """Return it with a problem."""
         return replace(self, problem=Sentence(id, why))
 
-    @property
-    def finding(self) -> Optional[Sentence]:
-        """What is missing before a login, for ``block check``."""
-        if self.problem is not None:
-            return self.problem.about(self.title)
-        if self.session is None:
-            kind = "srp" if isinstance(self.target, SrpTarget) else "iser"
-            text = f"{self.title} is not logged in; ovirt-rdma-host block login"
-            return Sentence(f"{kind}-not-logged-in", text)
-        return None
-
 
 def iser_logins(
     targets: Iterable[IserTarget], sessions: Iterable[Session]
@@ -103,29 +92,52 @@ def srp_logins(
             found.append(Login(target, problem=ports))
             continue
         for device, port in ports:
-            session = _taken(left, target, device, port)
-            found.append(Login(target, device, port, session))
+            login = Login(target, device, port)
+            for session in sessions_by(login, left)[:1]:
+                left.remove(session)
+                login = replace(login, session=session)
+            found.append(login)
     return found
 
 
-def timeout_findings(login: Login) -> list[Sentence]:
-    """Return which timeouts of the session are not those of the policy."""
-    if login.session is None:
-        return []
+def sessions_by(login: Login, sessions: Iterable[Session]) -> list[Session]:
+    """Return the sessions that an SRP login can have made.
+
+    The kernel tells logins of one port apart by these identifiers, and by
+    initiator_ext, which it does not show (srp_conn_unique, ib_srp.c).
+    """
     return [
-        Sentence(
-            "srp-timeout-differs",
-            f"{login.title}: {name} is {present}, the policy says {value}; "
-            "ovirt-rdma-host block login sets it",
-        )
-        for name, present in zip(TIMEOUTS, login.session.timeouts)
-        if (value := getattr(login.target, name, None)) not in (None, present)
+        one
+        for one in sessions
+        if isinstance(login.target, SrpTarget)
+        and (one.device, one.port) == (login.device, login.port)
+        and one.id_ext == login.target.id_ext
+        and one.ioc_guid == login.target.ioc_guid
     ]
 
 
-def session_findings(facts: BlockFacts) -> list[Sentence]:
-    """Return what is wrong with the sessions that are there, and with their LUNs."""
+def findings(logins: Iterable[Login], facts: BlockFacts) -> list[Sentence]:
+    """Return which ``logins`` of the policy are missing or have other timeouts, and
+    what is wrong with the sessions that are there, and with their LUNs.
+    """
     found = []
+    for login in logins:
+        if login.problem is not None:
+            found.append(login.problem.about(login.title))
+        elif login.session is None:
+            kind = "srp" if isinstance(login.target, SrpTarget) else "iser"
+            text = f"{login.title} is not logged in; ovirt-rdma-host block login"
+            found.append(Sentence(f"{kind}-not-logged-in", text))
+        else:
+            found += [
+                Sentence(
+                    "srp-timeout-differs",
+                    f"{login.title}: {name} is {present}, the policy says {value}; "
+                    "ovirt-rdma-host block login sets it",
+                )
+                for name, present in zip(TIMEOUTS, login.session.timeouts)
+                if (value := getattr(login.target, name, None)) not in (None, present)
+            ]
     for session in facts.sessions:
         if not session.is_up:
             text = f"the session {session.title} is {session.state}"
@@ -160,22 +172,6 @@ def differences(before: BlockFacts, after: BlockFacts) -> list[Sentence]:
 def address_of(target: SrpTarget) -> str:
     """Return the IP address in ``dest``."""
     return (target.dest or "").rpartition(":")[0].strip("[]")
-
-
-def _taken(
-    left: list[Session], target: SrpTarget, device: str, port: int
-) -> Optional[Session]:
-    """Remove the session of a login from ``left`` and return it.
-
-    The kernel tells logins of one port apart by these identifiers, and by
-    initiator_ext, which it does not show (srp_conn_unique, ib_srp.c).
-    """
-    for session in left:
-        same = (session.device, session.port, session.id_ext, session.ioc_guid)
-        if same == (device, port, target.id_ext, target.ioc_guid):
-            left.remove(session)
-            return session
-    return None
 
 
 def _named(target: SrpTarget, device: str, port: int) -> bool:

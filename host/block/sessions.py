@@ -41,6 +41,7 @@ from ovirt_rdma.host.block.logins import (
     failure,
     iser_logins,
     login_text,
+    sessions_by,
     srp_logins,
     timeout_writes,
 )
@@ -51,7 +52,6 @@ from ovirt_rdma.host.errors import Refused, Sentence
 from ovirt_rdma.host.paths import under
 from ovirt_rdma.host.policy.block import BlockPolicy, IserTarget, SrpTarget
 from ovirt_rdma.host.system.commands import (
-    TIMEOUT_S,
     CommandFailed,
     CommandTimeout,
     NotInstalled,
@@ -102,15 +102,20 @@ def write_in_child(path: Path, text: str, timeout_s: float) -> int:
     return child.returncode if child.returncode >= 0 else errno.EINTR
 
 
-def _not_loaded(run: Runner, module: str) -> str:
+def _not_loaded(run: Runner, module: str, id: str) -> Optional[Sentence]:
     try:
         run(("modprobe", module))
     except CommandFailed as error:
-        return (
+        return Sentence(
+            id,
             f"module {module} cannot be loaded: {error}; see journalctl -k, and: "
-            f"modprobe --verbose {module}"
+            f"modprobe --verbose {module}",
         )
-    return ""
+    return None
+
+
+def _facts(root: Union[str, Path]) -> BlockFacts:
+    return BlockReader(FileTree(root)).facts()
 
 
 class Srp:
@@ -121,14 +126,6 @@ class Srp:
     ) -> None:
         self._root, self._run, self._write = root, run, write
 
-    def _reader(self) -> BlockReader:
-        return BlockReader(FileTree(self._root))
-
-    def load_module(self) -> Optional[Sentence]:
-        """Load ib_srp; return why that failed."""
-        why = _not_loaded(self._run, "ib_srp")
-        return Sentence("srp-module-not-loaded", why) if why else None
-
     def log_in(
         self, logins: Sequence[Login], timeout_s: float, total_s: Optional[float] = None
     ) -> list[Login]:
@@ -137,6 +134,12 @@ class Srp:
 
         Each has ``timeout_s`` seconds; after ``total_s`` seconds none is begun.
         """
+        if any(not one.session and not one.problem for one in logins):
+            why = _not_loaded(self._run, "ib_srp", "srp-module-not-loaded")
+            logins = [
+                one if one.session else replace(one, problem=one.problem or why)
+                for one in logins
+            ]
         end = None if total_s is None else time.monotonic() + total_s
         by_port: dict[str, list[int]] = {}
         for number, login in enumerate(logins):
@@ -177,21 +180,17 @@ class Srp:
             if last and last[0] in log:  # the last line before
                 log = log[len(log) - log[::-1].index(last[0]) :]
             return replace(login, problem=failure(number, target, log))
-        session = self._session(login, target)
+        # Of several, the last one is this login's.
+        session = max(
+            sessions_by(login, _facts(self._root).sessions),
+            key=lambda one: one.host or 0,
+            default=None,
+        )
         if session is None:
             text = "the kernel accepted the login, and the session is gone again"
             return login.failed("srp-session-gone", text)
         notes = self._timeouts(target, session)
         return replace(login, session=session, made=number == 0, notes=notes)
-
-    def _session(self, login: Login, target: SrpTarget) -> Optional[Session]:
-        same = (login.device, login.port, target.id_ext, target.ioc_guid)
-        found = [
-            one
-            for one in self._reader().facts().sessions
-            if (one.device, one.port, one.id_ext, one.ioc_guid) == same
-        ]
-        return max(found, key=lambda one: one.host or 0, default=None)
 
     def _timeouts(self, target: SrpTarget, session: Session) -> tuple[Sentence, ...]:
         """Set the timeouts of a session; return a sentence for each that failed."""
@@ -219,15 +218,16 @@ class Srp:
         return None
 
     def _hosts(self) -> set[Optional[int]]:
-        return {one.host for one in self._reader().facts().sessions}
+        return {one.host for one in _facts(self._root).sessions}
 
     def rescan(self, sessions: Iterable[Session]) -> list[Sentence]:
         """Look for new LUNs and new sizes; return what failed.
 
         VDSM scans Fibre Channel and iSCSI hosts only (lib/vdsm/storage/fc-scan).
         """
+        reader = BlockReader(FileTree(self._root))
         hosts = [one.host for one in sessions]
-        before = [lun for host in hosts for lun in self._reader().luns(host)]
+        before = [lun for host in hosts for lun in reader.luns(host)]
         files = [f"{SCSI_HOSTS}/host{host}/scan" for host in hosts]
         errors = [(one, _written(under(self._root, one), "- - -")) for one in files]
         files = [f"{BLOCK}/{lun.device}/device/rescan" for lun in before]
@@ -237,7 +237,7 @@ class Srp:
             for file, error in errors
             if error
         ]
-        after = {lun.device: lun for host in hosts for lun in self._reader().luns(host)}
+        after = {lun.device: lun for host in hosts for lun in reader.luns(host)}
         # Once all paths of a map have the new size.
         for map in sorted(
             {
@@ -323,8 +323,11 @@ class Iser:
         """
         if all(login.session for login in logins):
             return list(logins)
-        why = _not_loaded(lambda argv: self._run(argv, _DATABASE_S), "ib_iser")
-        problem = Sentence("iser-module-not-loaded", why) if why else None
+        problem = _not_loaded(
+            lambda argv: self._run(argv, _DATABASE_S),
+            "ib_iser",
+            "iser-module-not-loaded",
+        )
         prepared = [
             login
             if login.session
@@ -340,14 +343,11 @@ class Iser:
         try:
             self._run(words, _LOGOUT_S)
         except CommandFailed as error:
-            numbers = {one.number for one in self._sessions()}
+            numbers = {one.number for one in _facts(self._root).sessions}
             if error.returncode != _NO_RECORD and session.number in numbers:
                 text = f"{session.title} could not be logged out: {error}"
                 return Sentence("iser-logout-failed", text)
         return None
-
-    def _sessions(self) -> tuple[Session, ...]:
-        return BlockReader(FileTree(self._root)).facts().sessions
 
     def _prepared(self, login: Login, timeout_s: float) -> Optional[Sentence]:
         """Make the interface record and the target's, where they are missing; return
@@ -446,7 +446,7 @@ class Iser:
             elif error.returncode != _EXISTS:
                 text = f"iscsiadm reports: {error} (exit status {error.returncode})"
                 problem = Sentence("iser-login-failed", text)
-        (found,) = iser_logins([target], self._sessions())
+        (found,) = iser_logins([target], _facts(self._root).sessions)
         if problem is None and found.session is None:
             text = "the target accepted the login, and the session is gone again"
             problem = Sentence("iser-session-gone", text)
@@ -480,36 +480,25 @@ class BlockSessions:
     def __init__(self, root: str) -> None:
         self._root = root
         run = run_command if root == "/" else partial(_not_run, root)
-        self._srp = Srp(root, lambda argv: run(argv, TIMEOUT_S))
-        self._iser = Iser(root, run)
-        self._reader = BlockReader(FileTree(root))
+        self._srp, self._iser = Srp(root, run), Iser(root, run)
 
     def facts(self) -> BlockFacts:
         """Read all sessions with their LUNs."""
-        return self._reader.facts()
+        return _facts(self._root)
 
-    def logins(
-        self, block: BlockPolicy, targets: Sequence[Target], facts: BlockFacts
-    ) -> list[Login]:
-        """Return the logins to ``targets``, of ``block``; those of SRP first."""
-        srp = [one for one in targets if isinstance(one, SrpTarget)]
-        iser = [one for one in targets if isinstance(one, IserTarget)]
-        found = iser_logins(iser, facts.sessions)
-        return [*self._srp_logins(block, srp, facts), *found] if srp else found
-
-    def _srp_logins(
-        self, block: BlockPolicy, targets: Sequence[SrpTarget], facts: BlockFacts
-    ) -> list[Login]:
-        host = HostReader(self._root)
-        addresses = dict.fromkeys(address_of(one) for one in targets if one.dest)
-        routes = [route for one in addresses if (route := host.route(one))]
-        sessions = [one for one in facts.sessions if one.protocol == SRP]
-        ports = host.partitions()
-        # All targets of the policy, so that each session belongs to one of them.
-        found = srp_logins(
-            block.srp, ports.rdma_devices, ports.netdevs, routes, sessions
-        )
-        return [one for one in found if one.target in targets]
+    def logins(self, block: BlockPolicy, facts: BlockFacts) -> list[Login]:
+        """Return the logins to all targets of ``block``; those of SRP first."""
+        found: list[Login] = []
+        if block.srp:
+            host = HostReader(self._root)
+            addresses = dict.fromkeys(address_of(one) for one in block.srp if one.dest)
+            routes = [route for one in addresses if (route := host.route(one))]
+            sessions = [one for one in facts.sessions if one.protocol == SRP]
+            ports = host.partitions()
+            found = srp_logins(
+                block.srp, ports.rdma_devices, ports.netdevs, routes, sessions
+            )
+        return [*found, *iser_logins(block.iser, facts.sessions)]
 
     def log_in(
         self,
@@ -522,13 +511,10 @@ class BlockSessions:
 
         After ``total_s`` seconds none is begun.
         """
-        any_srp = any(isinstance(one, SrpTarget) for one in targets)
-        module = self._srp.load_module() if any_srp else None
-        logins = self.logins(block, targets, self.facts())
+        # Of all targets, so that each session belongs to one of them.
+        logins = [x for x in self.logins(block, self.facts()) if x.target in targets]
         srp = [one for one in logins if isinstance(one.target, SrpTarget)]
         iser = [one for one in logins if isinstance(one.target, IserTarget)]
-        if module:
-            srp = [replace(one, problem=one.problem or module) for one in srp]
         return [
             *self._srp.log_in(srp, block.login_timeout, total_s),
             *self._iser.log_in(iser, block.login_timeout),
@@ -539,7 +525,8 @@ class BlockSessions:
 
         Raises Refused, and ends none, if one of their LUNs is in use.
         """
-        users = self._reader.users([lun.device for one in leaving for lun in one.luns])
+        devices = [lun.device for one in leaving for lun in one.luns]
+        users = BlockReader(FileTree(self._root)).users(devices)
         if users:
             raise Refused(
                 "block-in-use",
@@ -570,7 +557,7 @@ def leaving_sessions(
         return [
             one for one in facts.sessions if one.protocol == SRP or one.number in iser
         ], []
-    known = {target.name for target in (*block.srp, *block.iser)}
+    known = {target.name for target in block.targets}
     found: list[Session] = []
     unknown = []
     for name in names:
@@ -588,5 +575,5 @@ def leaving_sessions(
     return found, unknown
 
 
-def _not_run(root: str, argv: Sequence[str], timeout_s: float) -> str:
+def _not_run(root: str, argv: Sequence[str], timeout_s: float = 0) -> str:
     raise CommandFailed(f"not run, because {root} is not this host's root")

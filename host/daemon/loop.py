@@ -442,7 +442,7 @@ class Daemon:
                 entry.due, entry.is_hurried = now, True
             return
         # Whoever loads a policy mostly runs `apply` next, which needs the lock.
-        interval = entry.task.interval(self._policy_for(entry.task))
+        interval = self._interval(entry.task)
         entry.not_before = now + (_AGAIN_S if interval is None else interval)
         entry.due = max(entry.not_before, self._begun + entry.task.first_s)
 
@@ -450,18 +450,18 @@ class Daemon:
         loaded = self._policy.loaded
         return None if task.changes_host and loaded.problem else loaded.stored
 
-    def _policy_for(self, task: Task) -> Policy:
+    def _interval(self, task: Task) -> Optional[float]:
         stored = self._stored_for(task)
-        return stored.policy if stored else Policy()
+        return task.interval(stored.policy if stored else Policy())
 
     def _begin(self, entry: _Entry) -> None:
         entry.began, entry.asked, entry.killed = self._clock(), None, None
         entry.is_hurried = False
-        stored = self._stored_for(entry.task)
-        if entry.task.interval(self._policy_for(entry.task)) is not None:
-            entry.task.prepare()
+        task = entry.task
+        if self._interval(task) is not None:
+            task.prepare()
         try:
-            entry.child = self._start(entry.task, stored, self._noted(entry))
+            entry.child = self._start(task, self._stored_for(task), self._noted(entry))
         except OSError as error:
             why = f"no process could be started: {error.strerror}"
             self._finish(entry, FAILED, Result(why))
@@ -500,13 +500,13 @@ class Daemon:
         for name, value in carried.items():
             setattr(entry.task, name, value)
         state = OK if succeeded else FAILED
-        if succeeded and entry.task.interval(self._policy_for(entry.task)) is None:
+        if succeeded and self._interval(entry.task) is None:
             state = OFF
         self._finish(entry, PROBLEM if succeeded and result.problems else state, result)
 
     def _finish(self, entry: _Entry, state: str, result: Result) -> None:
         now, task, before = self._clock(), entry.task, entry.state.state
-        interval = task.interval(self._policy_for(task))
+        interval = self._interval(task)
         if interval is None:
             interval = _AGAIN_S if state == FAILED else math.inf
         due = due_after(result, interval, entry.began, now)

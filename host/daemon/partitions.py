@@ -219,21 +219,17 @@ class ChildrenRun(HostRun):
         if step is None:
             why = "it was not made by ovirt-rdma"
         if step and not why:
-            why = self._revert(step)
+            try:
+                result = self.revert(step, listener=Listener())
+            except Refused as refused:
+                why = refused.one_line
+            else:
+                left = [f"{left.what}: {left.why}" for left in result.left]
+                is_gone = result.outcome == DONE
+                why = "; ".join(left) or (None if is_gone else result.sentence)
         pkey = child.netdev.ipoib.pkey if child.netdev.ipoib else None
         sentence = f"partition {pkey} is no longer in the P_Key table"
         if why:
             self._sentences.append(f"{sentence}; {name} was not removed: {why}")
         else:
             self.listener.note(f"{sentence}; {name} was removed")
-
-    def _revert(self, step: str) -> str:
-        """Revert the step that made a child, with later changes to it; return why that
-        was not possible, or "".
-        """
-        try:
-            result = self.revert(step, listener=Listener())
-        except Refused as refused:
-            return refused.one_line
-        left = [f"{left.what}: {left.why}" for left in result.left]
-        return "; ".join(left) if left or result.outcome == DONE else result.sentence

@@ -20,7 +20,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Optional, Union
+from typing import TYPE_CHECKING, Callable, Optional
 
 from ovirt_rdma.host.block.logins import Target, differences
 from ovirt_rdma.host.block.sessions import BlockSessions
@@ -71,25 +71,22 @@ def log_in_at_boot(
     ``ready`` lets vdsmd start; it is called once, at the deadline also while a login
     still waits. ``note`` receives what was done and, at the end, what could not be.
     """
-    once = threading.Lock()
-    called: list[bool] = []
+    is_late = threading.Event()
 
-    def be_ready() -> None:
-        with once:
-            if not called:
-                called.append(True)
-                ready()
+    def let_go() -> None:
+        is_late.set()
+        ready()
 
     boot_s = max(0.0, BOOT_S - age_s)
     deadline = clock() + boot_s
-    timer = threading.Timer(boot_s, be_ready)
+    timer = threading.Timer(boot_s, let_go)
     timer.daemon = True
     timer.start()
     problems: list[str] = []
     try:
         stored = read(under(root, POLICY_JSON))
         block = stored.policy.block if stored else BlockPolicy()
-        pending = _targets(block)
+        pending = block.targets
         while pending:
             try:
                 pending, problems = _log_in(root, BOOT_UNIT, block, pending, note)
@@ -103,13 +100,11 @@ def log_in_at_boot(
         problems = [problem.one_line]
     finally:
         timer.cancel()
-        be_ready()
+        timer.join()
+        if not is_late.is_set():
+            ready()
     for sentence in problems:
         note(sentence)
-
-
-def _targets(block: BlockPolicy) -> list[Target]:
-    return [*block.srp, *block.iser]
 
 
 def _log_in(
@@ -161,13 +156,13 @@ class BlockLogins(Task):
     def interval(self, policy: Policy) -> Optional[float]:
         """As :meth:`Task.interval`."""
         block = policy.block
-        return _FIRST_RETRY_S if _targets(block) or block.rescan_interval else None
+        return _FIRST_RETRY_S if block.targets or block.rescan_interval else None
 
     def run(self, turn: Turn) -> Result:
         """Do what is due. Raises LockHeld, and Problem."""
         block, now = turn.policy.block, self._clock()
         if block != self._block:
-            self._block, self._pending = block, _targets(block)
+            self._block, self._pending = block, block.targets
             self._problems, self._retry_s = [], _FIRST_RETRY_S
             self._next_try = now
             self._next_scan = now + (block.rescan_interval or math.inf)
@@ -189,7 +184,7 @@ class BlockLogins(Task):
                 turn.note(sentence)
         tries = self._next_try if self._pending else math.inf
         problems = (*self._problems, *failed)
-        missing = f"{len(self._pending)} of {len(_targets(block))} are not logged in"
+        missing = f"{len(self._pending)} of {len(block.targets)} are not logged in"
         return Result(
             f"targets: {missing if self._pending else 'all are logged in'}",
             problems,
@@ -199,36 +194,29 @@ class BlockLogins(Task):
 
 # The hook after_get_caps, which imports nothing of ours, reads version 1.
 CAPS = Envelope("capabilities")
-FEATURES = ("NFS_RDMA",)
-CAPS_S = 60.0
+FEATURE = "NFS_RDMA"
 
 
 def text_of_caps() -> str:
     """Return the text of the file if the host supports NFS over RDMA. Pure."""
-    return CAPS.text({"additionalFeatures": list(FEATURES)}, indent=None)
-
-
-def has_features(root: Union[str, Path]) -> bool:
-    """Whether the host below ``root`` is configured for NFS over RDMA: it is enabled,
-    and a valid policy is loaded.
-    """
-    if marker_mode(Path(root)) != MODE_VDSMD:
-        return False
-    return in_force(under(root, POLICY_JSON)).stored is not None
+    return CAPS.text({"additionalFeatures": [FEATURE]}, indent=None)
 
 
 class Capabilities(Task):
     """Keeps the file as the host is configured."""
 
     name = "capabilities"
-    every_s = CAPS_S
+    every_s = 60.0
 
     def run(self, turn: Turn) -> Result:
-        """Write or remove the file. Raises Problem where that is not possible."""
-        has = has_features(self.root)
+        """Write the file if the host is enabled, and a valid policy is loaded; else
+        remove it. Raises Problem where that is not possible.
+        """
+        enabled = marker_mode(Path(self.root)) == MODE_VDSMD
+        has = enabled and in_force(under(self.root, POLICY_JSON)).stored is not None
         _keep(under(self.root, CAPS_JSON), text_of_caps() if has else None)
         if has:
-            return Result(f"the engine gets {', '.join(FEATURES)}")
+            return Result(f"the engine gets {FEATURE}")
         return Result("the engine gets nothing: mode vdsmd and a policy are needed")
 
     def end(self) -> None:
@@ -241,23 +229,16 @@ def _keep(path: Path, text: Optional[str]) -> None:
     """Give the file ``path`` this text, or remove it, unless it is so. Raises
     Problem.
     """
+    is_so = False
     try:
-        present = _present(path)
-        if text is None and present is not None:
-            path.unlink()
+        if text is None:
+            path.unlink(missing_ok=True)
+        elif path.is_file() and path.stat().st_mode & 0o777 == PUBLIC_MODE:
+            is_so = read_file(path) == text.encode()
     except OSError as error:
         raise not_written(error, path) from error
-    if text is not None and text.encode() != present:
+    if text is not None and not is_so:
         write_public(path, text)
-
-
-def _present(path: Path) -> Optional[bytes]:
-    """Return the text of the file; None if there is none, "" if vdsm cannot read it."""
-    try:
-        readable = path.stat().st_mode & 0o777 == PUBLIC_MODE and path.is_file()
-        return read_file(path) if readable else b""
-    except FileNotFoundError:
-        return b"" if path.is_symlink() else None
 
 
 # A failed attempt is repeated after 1, 2, 4, ... polls, but at least this often.

@@ -316,8 +316,7 @@ def _beside(
         if master.priority:
             fix = f"write a priority below {master.priority} for {rule.host}, or {fix}"
         return Problem("standby-too-high", why, fix)
-    known = (int(one.replace(":", ""), 16) for one in policy.manager_guids)
-    if rule.standby or master.guid in map(guid_text, known):
+    if rule.standby or master.guid in map(guid_text, policy.manager_guids):
         return None
     why = (
         f"the subnet manager of {port.title} is {_title(master)}, which the policy "
@@ -418,11 +417,6 @@ def unit_change(guid: str, before: Optional[str], after: str) -> Change:
 
 
 PARTITIONS_RULE = "FABRIC-PARTITIONS-01"
-_HEAD = (
-    "Partitions of the InfiniBand fabric, for opensm.",
-    "Made from the policy of ovirt-rdma by: ovirt-rdma-host fabric partitions render",
-    "To keep the file as it is, add a line that reads: # mine",
-)
 
 
 def definitions_of(fabric: FabricPolicy) -> tuple[Definition, ...]:
@@ -445,9 +439,7 @@ def _definition(rule: PartitionRule, fabric: FabricPolicy) -> Definition:
     for text in rule.members:
         who, _, membership = text.rpartition("=")
         for port in fabric.guids_of(who) or (who,):
-            name = port
-            if port not in PORT_WORDS:
-                name = guid_text(int(port.replace(":", ""), 16))
+            name = port if port in PORT_WORDS else guid_text(port)
             members.append(Member(name, membership))
     # The last membership of a port counts in opensm: what names many comes first.
     # PORT_WORDS are in that order.
@@ -462,18 +454,13 @@ def _definition(rule: PartitionRule, fabric: FabricPolicy) -> Definition:
     return Definition(rule.name, pkey, rule.ipoib, flags=flags, members=tuple(members))
 
 
-def text_of(definitions: Sequence[Definition]) -> str:
-    """Return partitions.conf with ``definitions``, below a comment on its origin."""
-    return render(definitions, _HEAD)
-
-
 def step_of(
     path: str, before: Optional[str], definitions: Sequence[Definition]
 ) -> Optional[Step]:
     """Return the step that writes ``definitions`` to ``path``; None if ``before``, its
     present text, is that already.
     """
-    after = text_of(definitions)
+    after = render(definitions)
     if before == after:
         return None
     number = len({one.pkey for one in definitions})
@@ -605,14 +592,11 @@ PORT, MANAGER = "FABRIC-PORT-01", "FABRIC-SM-01"
 PKEYS, GROUP = "FABRIC-PKEY-01", "FABRIC-GROUP-01"
 
 
-def findings(
-    fabric: FabricFacts, definitions: Sequence[Definition]
-) -> Iterator[Finding]:
-    """Yield what is so and what is not, port by port.
-
-    ``definitions`` are the partitions of the policy, none if it has none: then P_Keys
-    are not compared.
+def findings(policy: FabricPolicy, fabric: FabricFacts) -> Iterator[Finding]:
+    """Yield what is so and what is not, port by port; and whether our opensm runs if
+    ``policy`` names this host, and only then. P_Keys are compared if it has partitions.
     """
+    definitions = definitions_of(policy)
     named = {member.port for one in definitions for member in one.members}
     for subnet in fabric.subnets:
         port, about = subnet.port.port, About(PORT, subnet.port.title)
@@ -628,6 +612,7 @@ def findings(
             yield about.skips(f"{text}, and the policy does not name it")
     if not fabric.subnets:
         yield About(PORT).skips("this host has no InfiniBand port")
+    yield from _of_our_opensm(policy, fabric)
 
 
 def _partitions(
@@ -698,8 +683,7 @@ def _groups(subnet: Subnet) -> Iterator[Finding]:
             yield about.passes(f"{name} has {group_text(group.mtu, group.rate)}")
 
 
-def own_findings(policy: FabricPolicy, fabric: FabricFacts) -> Iterator[Finding]:
-    """Yield whether our opensm runs if ``policy`` names this host, and only then."""
+def _of_our_opensm(policy: FabricPolicy, fabric: FabricFacts) -> Iterator[Finding]:
     rules = rules_of(policy, fabric)
     titles = {one.port.guid: one.port.title for one in fabric.subnets}
     if rules and not fabric.ours:

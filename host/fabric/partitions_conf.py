@@ -19,7 +19,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Optional, Union
 
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts import infiniband
@@ -144,9 +144,12 @@ class Definition:
         return self.used_flags["rate"]
 
 
-def guid_text(guid: int) -> str:
-    """Return a GUID as partitions.conf has it: ``0x0002c90300fb1231``."""
-    return f"0x{guid:016x}"
+def guid_text(guid: Union[int, str]) -> str:
+    """Return a GUID, a number or as the facts have it, as partitions.conf has it:
+    ``0x0002c90300fb1231``.
+    """
+    number = guid if isinstance(guid, int) else int(guid.replace(":", ""), 16)
+    return f"0x{number:016x}"
 
 
 def by_pkey(definitions: Iterable[Definition]) -> dict[int, list[Definition]]:
@@ -157,14 +160,21 @@ def by_pkey(definitions: Iterable[Definition]) -> dict[int, list[Definition]]:
     return found
 
 
-def render(definitions: Iterable[Definition], head: Iterable[str] = ()) -> str:
-    """Return the text of the file, with the comment lines ``head`` at its top.
+_HEAD = (
+    "Partitions of the InfiniBand fabric, for opensm.",
+    "Made from the policy of ovirt-rdma by: ovirt-rdma-host fabric partitions render",
+    "To keep the file as it is, add a line that reads: # mine",
+)
+
+
+def render(definitions: Iterable[Definition]) -> str:
+    """Return the text of the file, below a comment on its origin.
 
     :func:`parse` reads the same definitions from it. One member a line, so that no line
     reaches opensm's limit; each member with its membership, so that none depends on a
     default.
     """
-    lines = [f"# {line}".rstrip() for line in head]
+    lines = [f"# {line}" for line in _HEAD]
     for one in definitions:
         lines.append("")
         if one.ipoib:
@@ -179,7 +189,7 @@ def render(definitions: Iterable[Definition], head: Iterable[str] = ()) -> str:
         lines += [f"    {member}," for member in one.members]
         # A ; at the begin of a line ends more than the definition (semicolon-first).
         lines[-1] = lines[-1].rstrip(",") + ";"
-    return "\n".join(lines).lstrip("\n") + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _flag_words(flags: Mapping[str, int]) -> list[str]:

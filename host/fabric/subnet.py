@@ -299,7 +299,7 @@ def local_ports(facts: Facts) -> tuple[LocalPort, ...]:
         LocalPort(
             device.name,
             port.number,
-            guid_text(int(port.guid.replace(":", ""), 16)),
+            guid_text(port.guid),
             port,
         )
         for device in facts.rdma_devices

@@ -14,7 +14,8 @@ kernel that is not valid here. Pure.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Optional, Union
+from functools import partial
+from typing import Optional, Union
 
 from ovirt_rdma.host.policy import texts
 from ovirt_rdma.host.policy.forms import (
@@ -109,8 +110,9 @@ def _seconds(value: Timeout, default: int) -> int:
     return -1 if isinstance(value, str) else value
 
 
-def _hex(normal: Callable[[str], Optional[str]] = texts.identifier) -> Text:
-    return Text("16 hex digits such as 0002c90300fb1230", normal=normal, written=True)
+_IDENTIFIER = Text(
+    "16 hex digits such as 0002c90300fb1230", normal=texts.identifier, written=True
+)
 
 
 @dataclass(frozen=True)
@@ -128,8 +130,8 @@ class SrpTarget(Numbered):
 
     number: int
     name: str = key(NAME, required=False)
-    id_ext: str = key(_hex())
-    ioc_guid: str = key(_hex())
+    id_ext: str = key(_IDENTIFIER)
+    ioc_guid: str = key(_IDENTIFIER)
     dgid: Optional[str] = key(
         Text(
             "a GID such as fe80::2:c903:fb:1231 or 32 hex digits",
@@ -139,7 +141,7 @@ class SrpTarget(Numbered):
         None,
     )
     pkey: Optional[str] = key(texts.PKEY, None)
-    service_id: Optional[str] = key(_hex(), None)
+    service_id: Optional[str] = key(_IDENTIFIER, None)
     dest: Optional[str] = key(
         Text(
             "an IP address and a port such as 10.0.0.1:5555 or [fd00::1]:5555",
@@ -149,7 +151,7 @@ class SrpTarget(Numbered):
     )
     device: Optional[str] = key(texts.DEVICE, None)
     port: Optional[int] = key(Number(1, 65535), None)
-    initiator_ext: Optional[str] = key(_hex(texts.hex_digits), None)
+    initiator_ext: Optional[str] = key(_IDENTIFIER, None)
     options: tuple[tuple[str, int], ...] = key(OPTIONS, ())
     fast_io_fail_tmo: Timeout = key(Number(0, MOST_BLOCKED_S, word=OFF), None)
     dev_loss_tmo: Timeout = key(Number(1, _INT, word=OFF), None)
@@ -203,7 +205,10 @@ class IserTarget(Numbered):
     number: int
     name: str = key(NAME, required=False)
     portal: str = key(
-        Text("an IP address such as 10.0.0.1 or 10.0.0.1:3260", normal=texts.portal)
+        Text(
+            "an IP address such as 10.0.0.1 or 10.0.0.1:3260",
+            normal=partial(texts.endpoint, port=texts.ISCSI_PORT),
+        )
     )
     iqn: str = key(
         Text(
@@ -231,6 +236,11 @@ class BlockPolicy:
     iser: tuple[IserTarget, ...] = key(ListOf(ISER_TARGET), ())
     login_timeout: int = key(Number(1, 120), LOGIN_TIMEOUT_S)
     rescan_interval: Optional[int] = key(Number(60, 86400), None)
+
+    @property
+    def targets(self) -> list[Union[SrpTarget, IserTarget]]:
+        """All targets, those of SRP first."""
+        return [*self.srp, *self.iser]
 
 
 # What two entries for one login share.

@@ -97,7 +97,7 @@ PARTITION = Keys(PartitionRule, make=dict)
 
 
 def _manager_port(text: str) -> Optional[str]:
-    return text if text == ALL else texts.guid_of_a_port(text)
+    return text if text == ALL else texts.port_guid(text)
 
 
 @dataclass(frozen=True)

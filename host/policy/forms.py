@@ -2,15 +2,13 @@
 """Define what the table of the policy is made of: a row for each key, and the forms
 that values have.
 
-A form reads a value of policy.yaml, notes each mistake with its place, makes the value
-of the model, and checks it in the stored policy. Needs only the standard library:
-vdsmd loads it.
+A form reads a value of policy.yaml, notes each mistake with its place, and makes the
+value of the model. Needs only the standard library: vdsmd loads it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import math
 import re
@@ -163,16 +161,12 @@ class Given(dict[str, Any]):
 class Form:
     """The form of a value.
 
-    ``noun`` is its type in sentences, ``allowed`` the values ("" for any), perhaps only
-    ``choices`` or the text ``word``; numbers begin at ``low``. If it is ``nullable``, a
-    key without a value stands for ``empty``.
+    ``noun`` is its type in sentences, ``allowed`` the values ("" for any). If it is
+    ``nullable``, a key without a value stands for ``empty``.
     """
 
     noun = ""
     allowed = ""
-    choices: tuple[Any, ...] = ()
-    word = ""
-    low: float = 0
     nullable = False
     empty: Any = None
 
@@ -191,23 +185,6 @@ class Form:
     def build(self, value: Any) -> Any:
         """Return the value of the model for one that was read without a mistake."""
         return value
-
-    def stored_mistake(self, value: Any) -> str:
-        """Return, as a clause, why the stored policy cannot have ``value``; "" if it
-        can.
-
-        It was validated when it was loaded, perhaps by a version with wider ranges. A
-        zero is refused where a service would never sleep with it.
-        """
-        choices = self.choices
-        if self.word and isinstance(value, str):
-            choices = (self.word,)
-        if value is None or isinstance(value, bool):  # of on and off
-            return ""
-        if choices and value not in choices:
-            return f"is {value!a}{self.allowed_clause}"
-        is_zero = isinstance(value, int) and value <= 0 < self.low
-        return "must be more than 0" if is_zero else ""
 
     @property
     def allowed_clause(self) -> str:
@@ -373,15 +350,10 @@ def rows_of(record: type) -> dict[str, Key]:
     are keys of the file only.
     """
     rows = {one: row for one, row in vars(record).items() if isinstance(row, Key)}
-    rows.update(stored_rows(record))
+    for one in dataclasses.fields(record):
+        if "key" in one.metadata:
+            rows[one.name] = one.metadata["key"]
     return dict(sorted(rows.items(), key=lambda item: item[1].order))
-
-
-@functools.cache
-def stored_rows(record: type) -> dict[str, Key]:
-    """Return the rows of the fields of a record's dataclass."""
-    fields = dataclasses.fields(record)
-    return {one.name: one.metadata["key"] for one in fields if "key" in one.metadata}
 
 
 class Keys(Form):

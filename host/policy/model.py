@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Define the policy: its table of keys, and the rule for an export or a netdev. Pure.
+"""Define the policy: its table of keys, the rule for an export or a netdev, and how two
+policies differ. Pure.
 
 Each field of a record that is made by :func:`~.forms.key` is one row of the table: the
 key's name, what it may be, how it is converted and what counts if it is left out. From
@@ -19,7 +20,7 @@ import functools
 import ipaddress
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
@@ -43,7 +44,6 @@ from ovirt_rdma.host.policy.forms import (
     Text,
     key,
     repeated,
-    stored_rows,
 )
 from ovirt_rdma.host.server_kinds import CHOICES as SERVER_KINDS
 from ovirt_rdma.host.system.json_codec import Records, WrongRecord, digest_of, plain
@@ -339,13 +339,7 @@ class HostPolicy:
     @property
     def is_empty(self) -> bool:
         """Whether it has no rule for anything."""
-        return not (
-            self.interfaces
-            or self.modules
-            or self.module_options
-            or self.virtual_functions
-            or self.metrics_folder
-        )
+        return self == HostPolicy(partitions_interval=self.partitions_interval)
 
     @property
     def follows_partitions(self) -> bool:
@@ -577,17 +571,6 @@ DROP_IN = Keys(
 )
 
 
-def _check(record: Any, values: Mapping[str, Any]) -> tuple[str, str]:
-    for name, row in stored_rows(record).items():
-        mistake = row.form.stored_mistake(values[name])
-        if mistake:
-            return name, mistake
-    return "", ""
-
-
-_RECORDS = Records("the policy", _check)
-
-
 def to_json_dict(policy: Policy) -> dict[str, Any]:
     """Return the policy as dicts, lists, strings, numbers, truth values and None.
 
@@ -601,14 +584,15 @@ def to_json_dict(policy: Policy) -> dict[str, Any]:
 def from_json_dict(data: object) -> Policy:
     """Read the result of :func:`to_json_dict`.
 
-    Raises ValueError, with a sentence that names the key, for an unknown or missing
-    key, a value of the wrong type or another policy version.
+    It was validated when it was loaded, and has a digest. Raises ValueError, with a
+    sentence that names the key, for an unknown or missing key, a value of the wrong
+    type or another policy version.
     """
     # Another version explains all other mistakes.
     version = data.get("version", POLICY_VERSION) if isinstance(data, dict) else None
     if version is not None and version != POLICY_VERSION:
         raise WrongRecord(f"version is {version!a}; allowed: {POLICY_VERSION}")
-    return _RECORDS.read(Policy, data)
+    return Records("the policy").read(Policy, data)
 
 
 def digest(policy: Policy) -> str:
@@ -697,3 +681,121 @@ def network_of(pattern: str) -> Optional[IpNetwork]:
 def _glob(pattern: str) -> re.Pattern[str]:
     # As fnmatch.fnmatchcase, whose cache has only 256 patterns up to Python 3.10.
     return re.compile(fnmatch.translate(pattern))
+
+
+# How two policies differ: what they say, and what that changes for exports.
+
+# The time of difflib grows with the product of both lengths.
+_MOST_LINES = 3000
+
+
+@dataclass(frozen=True)
+class RuleChange:
+    """Two policies treat ``export`` differently: the rule that wins before and after,
+    None for none. ``what`` says why the export matters, as ``storage domain data1``.
+    """
+
+    export: str
+    what: str
+    before: Optional[NfsRule]
+    after: Optional[NfsRule]
+
+    @property
+    def loses(self) -> bool:
+        """Whether a rule that wins now changes or goes."""
+        return self.before is not None
+
+    @property
+    def keys(self) -> list[str]:
+        """What decides how the export is mounted, and differs."""
+        rules = self.before, self.after
+        return [
+            key for key in MOUNTING if len({getattr(r, key, None) for r in rules}) > 1
+        ]
+
+    def __str__(self) -> str:
+        both = self.before is not None and self.after is not None
+        keys = [key for key in self.keys if both and key != "transport"]
+        return (
+            f"{self.export} ({self.what}): {_shown(self.before, keys)} -> "
+            f"{_shown(self.after, keys)}"
+        )
+
+
+def rule_changes(
+    before: Policy, after: Policy, exports: Mapping[str, str]
+) -> tuple[RuleChange, ...]:
+    """Return the ``exports`` that ``after`` treats differently, in their order.
+
+    ``exports`` has the ``what`` of each; one that is not written as an export can have
+    no rule.
+    """
+    changes = []
+    for name, what in exports.items():
+        export = Export.maybe(name)
+        if export is None:
+            continue
+        matches = rule_for(before, export), rule_for(after, export)
+        old, new = (match.rule if match else None for match in matches)
+        change = RuleChange(name, what, old, new)
+        if change.keys:
+            changes.append(change)
+    return tuple(changes)
+
+
+def _shown(rule: Optional[NfsRule], keys: list[str]) -> str:
+    if rule is None:
+        return "no rule, stock VDSM mounts it"
+    values = ((key, plain(getattr(rule, key))) for key in keys)
+    more = [f"{key} {_entry(value) if value else 'none'}" for key, value in values]
+    return ", ".join([f"{rule.transport} by {rule.title}", *more])
+
+
+def differing_lines(before: Policy, after: Policy) -> tuple[str, ...]:
+    """Return what ``after`` says and ``before`` does not with ``+``, and the reverse
+    with ``-``: a rule, or another entry of a list, is one line.
+    """
+    old, new = list(_lines(to_json_dict(before))), list(_lines(to_json_dict(after)))
+    if max(len(old), len(new)) > _MOST_LINES:
+        return (f"more than {_MOST_LINES} lines, which are not compared",)
+    import difflib  # noqa: PLC0415 - vdsmd never needs it
+
+    found = difflib.unified_diff(old, new, n=0, lineterm="")
+    return tuple(
+        f"{line[0]} {line[1:]}"
+        for line in found
+        if not line.startswith(("---", "+++", "@@"))
+    )
+
+
+def said_by(policy: Policy) -> tuple[str, ...]:
+    """Return what a policy says and an empty one does not, a line each."""
+    empty = set(_lines(to_json_dict(Policy())))
+    return tuple(one for one in _lines(to_json_dict(policy)) if one not in empty)
+
+
+def _lines(value: Any, key: str = "") -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from _lines(part, f"{key}.{name}" if key else name)
+    elif isinstance(value, list):
+        for one in value:
+            yield f"{key}: {_entry(one)}"
+    elif value not in (None, ""):
+        yield f"{key}: {value}"
+
+
+def _entry(one: Any) -> str:
+    if isinstance(one, list):
+        return " ".join(map(_entry, one))
+    if not isinstance(one, dict):
+        return str(one)
+    # The number only counts the entries; an entry without a name is named by it.
+    number = one.get("number")
+    unnamed = number is not None and str(one.get("name")).endswith(f" {number}")
+    return ", ".join(
+        f"{name} {_entry(value)}"
+        for name, value in one.items()
+        if name != "number" and not (name == "name" and unnamed)
+        if value not in (None, "", [])
+    )

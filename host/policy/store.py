@@ -41,6 +41,7 @@ FILE_MODE = 0o644
 DIRECTORY_MODE = 0o755
 
 _LOAD_AGAIN = "load the policy again: ovirt-rdma-host policy load"
+# What a version stores that this one cannot read gets another schema version.
 STORED = Envelope("stored-policy", digested="policy")
 
 _log = logging.getLogger("storage.ovirt_rdma")

@@ -31,8 +31,7 @@ from ovirt_rdma.host.policy.forms import Refused, Text
 
 # InfiniBand
 
-_PCI = r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([01][0-9a-f])\.([0-7])"
-_PCI_WITHOUT_FUNCTION = r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f]"
+_PCI = r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([01][0-9a-f])(\.[0-7])?"
 _GUID = (
     r"0x[0-9a-f]{1,16}|[0-9a-f]{16}"
     r"|([0-9a-f]{4}:){3}[0-9a-f]{4}|([0-9a-f]{2}:){7}[0-9a-f]{2}"
@@ -47,23 +46,25 @@ def pci_address(text: str) -> Optional[str]:
     ``04:00.0`` and ``00000000:04:00.0``, the form of some tools, are in domain 0000.
     """
     match = re.fullmatch(_PCI, text.lower())
-    if match:
-        domain, bus, device, function = match.groups()
-        return f"{int(domain or '0', 16):04x}:{bus}:{device}.{function}"
-    if re.fullmatch(_PCI_WITHOUT_FUNCTION, text.lower()):
+    if not match:
+        return None
+    domain, bus, device, function = match.groups()
+    if not function:
         sentence = f"{text!r} lacks the function; write {text}.0 for the first one"
         raise Refused("value-invalid", sentence)
-    return None
+    return f"{int(domain or '0', 16):04x}:{bus}:{device}{function}"
 
 
 def port_guid(text: str) -> Optional[str]:
-    """Return a GUID as ``0002:c903:00fb:1231``.
+    """Return a GUID as ``0002:c903:00fb:1231``; none is zero.
 
     It may have groups of four or two hex digits, be 16 hex digits, or a number with 0x.
     """
     plain = text.lower()
     if re.fullmatch(_GUID, plain):
         digits = plain.removeprefix("0x").replace(":", "").zfill(16)
+        if not digits.strip("0"):
+            raise Refused("guid-zero", f"{text} is zero, which identifies nothing")
         return Guid(digits).in_groups
     # Both end with the GUID of the port (RFC 4391 section 9.1.1).
     for form, kind in ((_IPOIB_ADDRESS, "an IPoIB address"), (_GID, "a GID")):
@@ -74,23 +75,9 @@ def port_guid(text: str) -> Optional[str]:
     return None
 
 
-def guid_of_a_port(text: str) -> Optional[str]:
-    """Return a GUID as :func:`port_guid`, but not zero."""
-    guid = port_guid(text)
-    if guid and not guid.strip("0:"):
-        raise Refused("guid-zero", f"{text} is zero, which no port and no target has")
-    return guid
-
-
-def hex_digits(text: str) -> Optional[str]:
-    """Return a 64-bit identifier as 16 hex digits."""
-    guid = port_guid(text)
-    return guid and guid.replace(":", "")
-
-
 def identifier(text: str) -> Optional[str]:
-    """Return an identifier of a target as 16 hex digits."""
-    guid = guid_of_a_port(text)
+    """Return an identifier of 64 bits, which is not zero, as 16 hex digits."""
+    guid = port_guid(text)
     return guid and guid.replace(":", "")
 
 
@@ -111,13 +98,13 @@ def pkey(text: str) -> Optional[str]:
 
     Only hex with 0x is accepted: 8001 could be decimal.
     """
-    plain = text.lower()
-    if re.fullmatch(r"[0-9a-f]{1,4}", plain):
-        sentence = f"{text!r} is not a P_Key; write 0x{plain} if it is hex"
-        raise Refused("value-invalid", sentence)
-    if not re.fullmatch(r"0x[0-9a-f]{1,4}", plain):
+    match = re.fullmatch(r"(0x)?([0-9a-f]{1,4})", text.lower())
+    if not match:
         return None
-    value = f"0x{int(plain, 16):04x}"
+    if not match[1]:
+        sentence = f"{text!r} is not a P_Key; write 0x{match[2]} if it is hex"
+        raise Refused("value-invalid", sentence)
+    value = f"0x{match[2].zfill(4)}"
     return None if partition_of(value) is None else value
 
 
@@ -193,7 +180,7 @@ def member(text: str) -> Optional[str]:
     if equals and membership not in MEMBERSHIPS:
         return None
     if who not in PORT_WORDS and is_port(who):
-        who = guid_of_a_port(who) or ""
+        who = port_guid(who) or ""
     elif not is_port(who) and not re.fullmatch(_HOST, who):
         return None
     return f"{who}{equals}{membership}"
@@ -440,11 +427,6 @@ def endpoint(text: str, port: Optional[int] = None) -> Optional[str]:
     if not one or bracketed != (address.version == 6) or not 1 <= number <= 65535:
         return None
     return f"[{address}]:{number}" if bracketed else f"{address}:{number}"
-
-
-def portal(text: str) -> Optional[str]:
-    """Return an iSCSI portal with its port."""
-    return endpoint(text, ISCSI_PORT)
 
 
 def iqn(text: str) -> Optional[str]:

@@ -15,6 +15,7 @@ from ovirt_rdma.host.fabric.subnet import (
     Manager,
     Subnet,
 )
+from ovirt_rdma.host.policy.fabric import FabricPolicy
 
 pytestmark = pytest.mark.hypervisor
 
@@ -118,7 +119,7 @@ def test_a_group_with_a_larger_mtu_than_the_port_fails():
     for code, verdict in ((4, "PASS"), (5, "FAIL")):
         groups = (BroadcastGroup(0x7FFF, code, 3),)
         subnet = Subnet(slow, master, (master,), groups)
-        found = [*findings(FabricFacts("hv1", (subnet,)), ())]
+        found = [*findings(FabricPolicy(), FabricFacts("hv1", (subnet,)))]
         assert found[-1].verdict == verdict
     assert "has MTU 2048, not 4096" in found[-1].sentence
 

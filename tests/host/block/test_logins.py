@@ -6,12 +6,7 @@ import itertools
 
 import pytest
 
-from ovirt_rdma.host.block.logins import (
-    failure,
-    login_text,
-    srp_logins,
-    timeout_writes,
-)
+from ovirt_rdma.host.block.logins import failure, login_text, srp_logins, timeout_writes
 from ovirt_rdma.host.collect.storage import Session
 from ovirt_rdma.host.facts.devices import Gid, Netdev, PKey, RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Route
@@ -54,10 +49,7 @@ def test_each_active_port_in_the_subnet_logs_in_by_the_infiniband_cm():
         device("mlx4_1", port(1, prefix=PREFIXES[1]), port(2)),
         device("mlx5_0", port(1, layer="Ethernet")),
     ]
-    assert wanted(IB, devices) == [
-        "srp 'array' by mlx4_0/1",
-        "srp 'array' by mlx4_1/2",
-    ]
+    assert wanted(IB, devices) == ["srp 'array' by mlx4_0/1", "srp 'array' by mlx4_1/2"]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from ovirt_rdma.host.block import sessions as sessions_module
 from ovirt_rdma.host.block import sessions as srp_module
 from ovirt_rdma.host.block.sessions import Srp
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.daemon import tasks
 from ovirt_rdma.host.daemon.tasks import BOOT_S, BlockLogins, log_in_at_boot
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.block import BlockPolicy
@@ -143,7 +142,7 @@ def test_it_does_not_end_while_vdsmd_is_being_let_go(site, monkeypatch):
         return []
 
     monkeypatch.setattr(site, "be_ready", slow)
-    monkeypatch.setattr(tasks, "_targets", targets)
+    monkeypatch.setattr(BlockPolicy, "targets", property(targets))
     site.boot(age_s=BOOT_S)
     assert site.ready == [1000.0]
 

@@ -14,13 +14,7 @@ from support.fakes.fake_enablement import Host, rdma_rule
 from support.host.daemon_task import TaskRuns
 
 from ovirt_rdma.host.daemon.tasks import Capabilities
-from ovirt_rdma.host.paths import (
-    CAPS_JSON,
-    ENABLED,
-    POLICY_COPY,
-    POLICY_JSON,
-    under,
-)
+from ovirt_rdma.host.paths import CAPS_JSON, ENABLED, POLICY_COPY, POLICY_JSON, under
 
 
 @pytest.fixture

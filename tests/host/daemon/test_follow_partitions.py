@@ -18,17 +18,8 @@ from support.host.daemon_task import TaskRuns
 from support.host.effects_host import apply_steps, revert
 
 from ovirt_rdma.host.changes.boot import boot_settings
-from ovirt_rdma.host.changes.journal import (
-    DONE,
-    PARTITIONS,
-    REVERT,
-    Journal,
-)
-from ovirt_rdma.host.changes.run import (
-    HostRun,
-    decide_for,
-    loaded_policy,
-)
+from ovirt_rdma.host.changes.journal import DONE, PARTITIONS, REVERT, Journal
+from ovirt_rdma.host.changes.run import HostRun, decide_for, loaded_policy
 from ovirt_rdma.host.daemon.tasks import FollowPartitions
 from ovirt_rdma.host.paths import POLICY_JSON
 from ovirt_rdma.host.policy.load import parse_policy
@@ -323,27 +314,19 @@ def test_a_policy_that_follows_no_more_keeps_all(site):
 # Failures
 
 
-def test_networkmanager_refuses(managed):
-    managed.host.takes_profiles = False
-    managed.table("0x8001")
-    (said,) = managed.look(6)
+def test_networkmanager_or_the_kernel_refuses(site):
+    managed = bool(site.host._nm_profiles)
+    site.host.takes_profiles = False
+    site.host.refusals[CREATE] = errno.ENOTUNIQ
+    site.table("0x8001")
+    (said,) = site.look(6)
     assert said.startswith("ib0.8001 could not be made: ")
-    assert "NetworkManager has not accepted the profile" in said
-    assert (managed.children, managed.held) == ([], [])
-    managed.host.takes_profiles = True
-    managed.look(2)
-    assert managed.children == ["ib0.8001"]
-
-
-def test_the_kernel_refuses(plain):
-    plain.host.refusals[CREATE] = errno.ENOTUNIQ
-    plain.table("0x8001")
-    (said,) = plain.look(6)
-    assert said.startswith("ib0.8001 could not be made: ")
-    assert (plain.children, plain.held) == ([], [])
-    del plain.host.refusals[CREATE]
-    plain.look(2)
-    assert plain.children == ["ib0.8001"]
+    assert ("NetworkManager has not accepted the profile" in said) is managed
+    assert (site.children, site.held) == ([], [])
+    site.host.takes_profiles = True
+    site.host.refusals.clear()
+    site.look(2)
+    assert site.children == ["ib0.8001"]
 
 
 def test_one_child_that_cannot_be_made_keeps_no_other_back(site):

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from support.host.facts_of_everything import EVERYTHING
 from ovirt_rdma.host.fabric.subnet import (
     FabricReader,
     OpensmProcess,
+    fabric_guids,
     local_ports,
     running_opensm,
 )
@@ -115,3 +118,24 @@ def test_a_number_that_is_none_is_a_sentence(digits):
     assert (subnet.managers, subnet.groups) == (None, None)
     assert [one.id for one in subnet.problems] == ["fabric-tool-failed"] * 2
     assert "is not a number" in subnet.problems[0]
+
+
+TOPOLOGY = (Path(__file__).parents[2] / "data/fabric/ibnetdiscover.txt").read_text()
+
+
+def test_the_ports_of_a_topology():
+    guids = {"0x00002c9030000011", "0x00002c9030000021", "0x00002c9030000031"}
+    assert fabric_guids(TOPOLOGY) == guids
+
+
+def test_other_text_is_no_topology():
+    with pytest.raises(ValueError, match="no port"):
+        fabric_guids("Default=0x7fff : ALL=full;")
+
+
+@given(st.lists(st.sampled_from([*TOPOLOGY.splitlines(), "", "[", 'Ca 1 "'])))
+def test_any_part_of_a_topology_is_read(lines):
+    try:
+        assert fabric_guids("\n".join(lines)) <= fabric_guids(TOPOLOGY)
+    except ValueError:
+        return

@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.policy.difference import differing_lines, rule_changes
 from ovirt_rdma.host.policy.model import (
     TRANSPORTS,
     NfsPolicy,
     NfsRule,
     Policy,
+    differing_lines,
+    rule_changes,
     rule_for,
 )
 

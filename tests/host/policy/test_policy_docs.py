@@ -17,14 +17,7 @@ from jsonschema import Draft7Validator
 
 from ovirt_rdma.host.policy.forms import Keys, ListOf, MapOf
 from ovirt_rdma.host.policy.model import POLICY
-from tools.policy_reference import (
-    PAGE,
-    SCHEMA,
-    TABLES,
-    meanings,
-    page,
-    schema,
-)
+from tools.policy_reference import PAGE, SCHEMA, TABLES, meanings, page, schema
 
 EXAMPLES = [PAGE.with_name("policy.yaml"), PAGE.parents[1] / "rpm" / "policy.yaml"]
 

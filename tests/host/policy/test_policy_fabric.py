@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from support.host.policy_mistakes import expect_mistake
+from support.host.policy_mistakes import expect_mistake, rows
 
 from ovirt_rdma.host.policy.fabric import (
     FabricHost,
@@ -65,44 +65,36 @@ def test_a_fabric_part_with_nothing_in_it_is_the_empty_policy(text):
     assert fabric(text) == FabricPolicy()
 
 
-def test_it_is_stored_and_read_again():
-    text = f"{HOSTS}  partitions: {{a: {{vlan: 5, members: [hv1=both]}}}}\n"
-    policy = Policy(fabric=fabric(text))
-    assert from_json_dict(to_json_dict(policy)) == policy
-
-
 def partition(keys: str) -> str:
     return f"version: 1\nfabric:\n{HOSTS}  partitions:\n    a: {keys}\n"
 
 
 @pytest.mark.parametrize(
-    ("keys", "where", "id"),
-    [
-        ("{pkey: 0x0, members: [hv1]}", "a.pkey", "value-invalid"),
-        ("{pkey: 0x8000, members: [hv1]}", "a.pkey", "value-invalid"),
-        ("{pkey: 0x10001, members: [hv1]}", "a.pkey", "value-invalid"),
-        ("{pkey: 0x7fff, members: [hv1]}", "a.pkey", "pkey-default-partition"),
-        ("{vlan: 0, members: [hv1]}", "a.vlan", "value-out-of-range"),
-        ("{vlan: 4095, members: [hv1]}", "a.vlan", "value-out-of-range"),
-        ("{members: [hv1]}", "a", "pkey-or-vlan"),
-        ("{pkey: 0x1, vlan: 1, members: [hv1]}", "a", "pkey-or-vlan"),
-        ("{pkey: 0x1}", "a.members", "key-missing"),
-        ("{pkey: 0x1, members: []}", "a.members", "partition-empty"),
-        ("{pkey: 0x1, members: [hv3]}", "a.members[1]", "host-unknown"),
-        ("{pkey: 0x1, members: [0x0]}", "a.members[1]", "guid-zero"),
-        ("{pkey: 0x1, members: [hv1=ful]}", "a.members[1]", "value-invalid"),
-        ("{pkey: 0x1, members: [-]}", "a.members[1]", "value-invalid"),
-        ("{pkey: 0x1, members: [hv1, hv1]}", "a.members[2]", "member-repeated"),
-        (
-            f"{{pkey: 0x1, members: [hv1, '{G1}=limited']}}",
-            "a.members[2]",
-            "member-repeated",
-        ),
-        ("{pkey: 0x1, members: [hv1], mtu: 5}", "a.mtu", "value-unknown"),
-        ("{pkey: 0x1, members: [hv1], rate: 7}", "a.rate", "value-unknown"),
-    ],
+    ("keys", "expected"),
+    rows(r"""\
+{pkey: 0x0, members: [hv1]} | a.pkey | value-invalid
+{pkey: 0x8000, members: [hv1]} | a.pkey | value-invalid
+{pkey: 0x10001, members: [hv1]} | a.pkey | value-invalid
+{pkey: 0x7fff, members: [hv1]} | a.pkey | pkey-default-partition
+{vlan: 0, members: [hv1]} | a.vlan | value-out-of-range
+{vlan: 4095, members: [hv1]} | a.vlan | value-out-of-range
+{members: [hv1]} | a | pkey-or-vlan
+{pkey: 0x1, vlan: 1, members: [hv1]} | a | pkey-or-vlan
+{pkey: 0x1} | a.members | key-missing
+{pkey: 0x1, members: []} | a.members | partition-empty
+{pkey: 0x1, members: [hv3]} | a.members[1] | host-unknown
+{pkey: 0x1, members: [0x0]} | a.members[1] | guid-zero
+{pkey: 0x1, members: [hv1=ful]} | a.members[1] | value-invalid
+{pkey: 0x1, members: [-]} | a.members[1] | value-invalid
+{pkey: 0x1, members: [hv1, hv1]} | a.members[2] | member-repeated
+{pkey: 0x1, members: [hv1, '0002:c903:00fb:1231=limited']} | a.members[2] \
+    | member-repeated
+{pkey: 0x1, members: [hv1], mtu: 5} | a.mtu | value-unknown
+{pkey: 0x1, members: [hv1], rate: 7} | a.rate | value-unknown
+"""),
 )
-def test_mistakes_of_a_partition(keys, where, id):
+def test_mistakes_of_a_partition(keys, expected):
+    where, id = expected
     expect_mistake(partition(keys), f"5: fabric.partitions.{where}", id)
 
 
@@ -203,33 +195,23 @@ def test_which_of_them_is_this_host(hostname, guids, names):
 
 
 @pytest.mark.parametrize(
-    ("keys", "where", "id"),
-    [
-        ("hv1: {}", "hv1.priority", "key-missing"),
-        ("hv1: {priority: 16}", "hv1.priority", "value-out-of-range"),
-        ("hv1: {priority: -1}", "hv1.priority", "value-out-of-range"),
-        ("hv1: {priority: 1, role: master}", "hv1.role", "key-unknown"),
-        ("hv1: {priority: 1, standby: maybe}", "hv1.standby", "value-unknown"),
-        ("hv1: {priority: 1, ports: [all]}", "hv1.ports[1]", "value-invalid"),
-        ("hv1: {priority: 1, ports: [0x0]}", "hv1.ports[1]", "guid-zero"),
-        (
-            f"hv1: {{priority: 1, ports: [ALL, '{G1}']}}",
-            "hv1.ports[1]",
-            "all-not-alone",
-        ),
-        (
-            f"hv1: {{priority: 1, ports: ['{G1}', '0x2c90300fb1231']}}",
-            "hv1.ports[2]",
-            "guid-repeated",
-        ),
-        (
-            f"hv1: {{priority: 1, ports: ['{G2}']}}",
-            "hv1.ports[1]",
-            "guid-of-another-host",
-        ),
-        ("ALL: {priority: 1}", "ALL", "value-invalid"),
-    ],
+    ("keys", "expected"),
+    rows(r"""\
+hv1: {} | hv1.priority | key-missing
+hv1: {priority: 16} | hv1.priority | value-out-of-range
+hv1: {priority: -1} | hv1.priority | value-out-of-range
+hv1: {priority: 1, role: master} | hv1.role | key-unknown
+hv1: {priority: 1, standby: maybe} | hv1.standby | value-unknown
+hv1: {priority: 1, ports: [all]} | hv1.ports[1] | value-invalid
+hv1: {priority: 1, ports: [0x0]} | hv1.ports[1] | guid-zero
+hv1: {priority: 1, ports: [ALL, '0002:c903:00fb:1231']} | hv1.ports[1] | all-not-alone
+hv1: {priority: 1, ports: ['0002:c903:00fb:1231', '0x2c90300fb1231']} | hv1.ports[2] \
+    | guid-repeated
+hv1: {priority: 1, ports: ['0002:c903:00fb:1241']} | hv1.ports[1] | guid-of-another-host
+ALL: {priority: 1} | ALL | value-invalid
+"""),
 )
-def test_mistakes_of_a_subnet_manager(keys, where, id):
+def test_mistakes_of_a_subnet_manager(keys, expected):
+    where, id = expected
     text = f"version: 1\nfabric:\n{MANAGERS.replace('    {}', f'    {keys}')}"
     expect_mistake(text, f"5: fabric.subnet_managers.{where}", id)

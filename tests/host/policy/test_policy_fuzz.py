@@ -90,6 +90,42 @@ host:
 nfs: {rules: [{server: nas, transport: tcp}]}
 """,
 ]
+WITH_ALL = """\
+version: 1
+nfs:
+  health_interval: 15
+  rules:
+    - {server: nas, transport: require-rdma, server_kind: solaris, paths_return: 60,
+       paths: [10.20.1.5, 10.20.2.5]}
+host:
+  interfaces:
+    - {match: {port: 2}, port_type: eth, roce: {priority: 3, ecn: off, buffer: 131072}}
+  virtual_functions:
+    - {match: {pci: 5e:00.0}, count: 16, guids: keep, guests: "0-11", pkeys: [0x8001]}
+  metrics_folder: /var/lib/metrics
+fabric:
+  hosts: {hv1: [0x2c90300fb1231]}
+  partitions:
+    a: {vlan: 5, members: [hv1=both], ipoib: off}
+  subnet_managers: {hv1: {priority: 3, standby: on}}
+block:
+  srp:
+    - {id_ext: 0x1, ioc_guid: 0x2c90300fb1230, dest: "10.0.0.1:5555", dev_loss_tmo: off,
+       options: {queue_size: 128}}
+  iser:
+    - {portal: 10.0.0.1, iqn: "iqn.2003-01.org.example:a"}
+  rescan_interval: 300
+"""
+
+
+@pytest.mark.parametrize("text", [*POLICIES, WITH_ALL])
+def test_a_policy_is_stored_with_all_that_it_says(text):
+    policy = parse_policy(text, "p.yaml").policy
+    stored = from_json_dict(json.loads(json.dumps(to_json_dict(policy))))
+    assert stored == policy
+    assert digest(stored) == digest(policy)
+
+
 YAML = st.sampled_from(
     ["\n", "  ", "\t", "- ", ": ", "&a ", "*a", "!x ", "!!int ", "<<: ", "? ", "|\n",
      ">-\n", "---\n", "...\n", "%YAML 1.1\n", '"', "'", "\\", "\\x", "\\u12", "\\U",

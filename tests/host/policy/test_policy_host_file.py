@@ -2,7 +2,7 @@
 """The ``host:`` part of policy.yaml: its meaning, and its mistakes."""
 
 import pytest
-from support.host.policy_mistakes import expect_mistake, mistakes, place
+from support.host.policy_mistakes import expect_mistake, mistakes, place, rows
 
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, ModuleOption, Policy
@@ -190,344 +190,119 @@ def test_the_value_of_a_module_option_is_what_the_file_says(written, read):
 
 @pytest.mark.parametrize(
     ("match", "expected"),
-    [
-        ("", ("4: host.interfaces[1].match", "match-empty", "link_layer")),
-        ("{}", ("4: host.interfaces[1].match", "match-empty", "link_layer")),
-        (
-            "ib0",
-            ("4: host.interfaces[1].match", "value-type-wrong", "'ib0'", MATCH_KEYS),
-        ),
-        ("{name: ib0}", ("4: host.interfaces[1].match.name", "match-by-name")),
-        ("{netdev: ib0}", ("4: host.interfaces[1].match.netdev", "match-by-name")),
-        (
-            "{devices: x}",
-            (
-                "4: host.interfaces[1].match.devices",
-                "key-unknown",
-                MATCH_KEYS,
-                "did you mean device?",
-            ),
-        ),
-        (
-            "{link_layer: InfiniBand}",
-            (
-                "4: host.interfaces[1].match.link_layer",
-                "value-unknown",
-                "'InfiniBand'",
-                "infiniband, ethernet",
-                "did you mean infiniband?",
-            ),
-        ),
-        (
-            "{port: 0}",
-            (
-                "4: host.interfaces[1].match.port",
-                "value-out-of-range",
-                "1 to 65535",
-                "0",
-            ),
-        ),
-        (
-            "{device: ''}",
-            ("4: host.interfaces[1].match.device", "value-empty", "mlx5_*"),
-        ),
-        (
-            "{device: mlx4_0/2}",
-            (
-                "4: host.interfaces[1].match.device",
-                "device-is-port",
-                "'mlx4_0/2'",
-                "write device: mlx4_0 and port: 2",
-            ),
-        ),
-        (
-            "{device: mlx4 0}",
-            ("4: host.interfaces[1].match.device", "value-invalid", "'mlx4 0'"),
-        ),
-        (
-            "{device: 'mlx4_[01'}",
-            ("4: host.interfaces[1].match.device", "bracket-unmatched", "'mlx4_[01'"),
-        ),
-        (
-            "{device: 'mlx4_[1-0]'}",
-            (
-                "4: host.interfaces[1].match.device",
-                "glob-range-invalid",
-                "'mlx4_[1-0]'",
-                "1-0",
-            ),
-        ),
-        (
-            "{pci: 04:00}",
-            (
-                "4: host.interfaces[1].match.pci",
-                "value-invalid",
-                "'04:00'",
-                "write 04:00.0",
-            ),
-        ),
-        (
-            "{pci: 04:20.0}",
-            ("4: host.interfaces[1].match.pci", "value-invalid", "'04:20.0'"),
-        ),
-        (
-            "{pci: }",
-            (
-                "4: host.interfaces[1].match.pci",
-                "value-type-wrong",
-                "nothing",
-                "0000:04:00.0",
-            ),
-        ),
-        (
-            "{guid: 0002c90300fb123}",
-            (
-                "4: host.interfaces[1].match.guid",
-                "value-invalid",
-                "'0002c90300fb123'",
-                "0002:c903:00fb:1231 or 0x0002c90300fb1231",
-            ),
-        ),
-        (
-            "{guid: 80:00:00:48:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fb:12:31}",
-            (
-                "4: host.interfaces[1].match.guid",
-                "value-invalid",
-                "'80:00:00:48:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fb:12:31'",
-                "0002:c903:00fb:1231",
-            ),
-        ),
-        (
-            "{guid: fe80:0000:0000:0000:0002:c903:00fb:1231}",
-            (
-                "4: host.interfaces[1].match.guid",
-                "value-invalid",
-                "'fe80:0000:0000:0000:0002:c903:00fb:1231'",
-                "0002:c903:00fb:1231",
-            ),
-        ),
-        (
-            "{pkey: 8001}",
-            (
-                "4: host.interfaces[1].match.pkey",
-                "value-invalid",
-                "'8001'",
-                "write 0x8001",
-            ),
-        ),
-        (
-            "{pkey: 0x8000}",
-            ("4: host.interfaces[1].match.pkey", "value-invalid", PKEYS),
-        ),
-        (
-            "{pkey: 0x18001}",
-            ("4: host.interfaces[1].match.pkey", "value-invalid", "'0x18001'", PKEYS),
-        ),
-        (
-            "{link_layer: ethernet, pkey: 0x8001}",
-            ("4: host.interfaces[1].match.pkey", "key-not-for-ethernet"),
-        ),
-        (
-            "{link_layer: ethernet, guid: 0x0002c90300fb1231}",
-            ("4: host.interfaces[1].match.guid", "key-not-for-ethernet"),
-        ),
-        (
-            "{port: 010}",
-            (
-                "4: host.interfaces[1].match.port",
-                "value-type-wrong",
-                "'010'",
-                "decimal",
-            ),
-        ),
-    ],
+    rows(r"""\
+ |  | match-empty | link_layer
+{} |  | match-empty | link_layer
+ib0 |  | value-type-wrong | 'ib0' | link_layer, device, pci, port, guid, pkey
+{name: ib0} | name | match-by-name
+{netdev: ib0} | netdev | match-by-name
+{devices: x} | devices | key-unknown | link_layer, device, pci, port, guid, pkey \
+    | did you mean device?
+{link_layer: InfiniBand} | link_layer | value-unknown | 'InfiniBand' \
+    | infiniband, ethernet | did you mean infiniband?
+{port: 0} | port | value-out-of-range | 1 to 65535 | 0
+{device: ''} | device | value-empty | mlx5_*
+{device: mlx4_0/2} | device | device-is-port | 'mlx4_0/2' \
+    | write device: mlx4_0 and port: 2
+{device: mlx4 0} | device | value-invalid | 'mlx4 0'
+{device: 'mlx4_[01'} | device | bracket-unmatched | 'mlx4_[01'
+{device: 'mlx4_[1-0]'} | device | glob-range-invalid | 'mlx4_[1-0]' | 1-0
+{pci: 04:00} | pci | value-invalid | '04:00' | write 04:00.0
+{pci: 04:20.0} | pci | value-invalid | '04:20.0'
+{pci: } | pci | value-type-wrong | nothing | 0000:04:00.0
+{guid: 0002c90300fb123} | guid | value-invalid | '0002c90300fb123' \
+    | 0002:c903:00fb:1231 or 0x0002c90300fb1231
+{guid: 80:00:00:48:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fb:12:31} | guid \
+    | value-invalid | '80:00:00:48:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fb:12:31' \
+    | 0002:c903:00fb:1231
+{guid: fe80:0000:0000:0000:0002:c903:00fb:1231} | guid | value-invalid \
+    | 'fe80:0000:0000:0000:0002:c903:00fb:1231' | 0002:c903:00fb:1231
+{pkey: 8001} | pkey | value-invalid | '8001' | write 0x8001
+{pkey: 0x8000} | pkey | value-invalid | 0x0001 to 0xffff, but not 0x8000
+{pkey: 0x18001} | pkey | value-invalid | '0x18001' | 0x0001 to 0xffff, but not 0x8000
+{link_layer: ethernet, pkey: 0x8001} | pkey | key-not-for-ethernet
+{link_layer: ethernet, guid: 0x0002c90300fb1231} | guid | key-not-for-ethernet
+{port: 010} | port | value-type-wrong | '010' | decimal
+"""),
 )
 def test_a_match_that_is_none(match, expected):
-    expect_mistake(interface(match), *expected)
+    key, *rest = expected
+    where = f"4: host.interfaces[1].match{'.' * bool(key)}{key}"
+    expect_mistake(interface(match), where, *rest)
 
 
+# YAML 1.1 reads the first five as 1060, 90, 2044, 2044 and 2048.
 @pytest.mark.parametrize(
-    ("keys", "expected"),
+    ("given", "expected"),
     [
-        (
-            {"transport_mode": "Datagram"},
-            (
-                "transport_mode",
-                "value-unknown",
-                "'Datagram'",
-                "auto, datagram, connected",
-                "did you mean datagram?",
-            ),
-        ),
-        ({"mtu": 67}, ("mtu", "value-out-of-range", "auto, 68 to 65520", "67")),
-        ({"mtu": 65521}, ("mtu", "value-out-of-range", "auto, 68 to 65520", "65521")),
-        ({"mtu": "max"}, ("mtu", "value-unknown", "'max'", "auto, 68 to 65520")),
-        (
-            {"mtu": "'9000'"},
-            ("mtu", "value-type-wrong", "'9000'", "auto, 68 to 65520"),
-        ),
-        (
-            {"mtu": "yes"},
-            ("mtu", "value-type-wrong", "auto, 68 to 65520", "the truth value yes"),
-        ),
-        *(
-            (
-                {key: written},
-                (key, "value-type-wrong", repr(written), "plain decimal"),
-            )
-            # As YAML 1.1 has it: 1060, 90, 2044, 2044 and 2048.
-            for key, written in (
-                ("mtu", "02044"),
-                ("mtu", "1:30"),
-                ("mtu", "0x7fc"),
-                ("mtu", "2_044"),
-                ("port_mtu", "04000"),
-            )
-        ),
-        ({"tso": "yes"}, ("tso", "value-unknown", "'yes'", "auto, on, off")),
-        ({"tso": "true"}, ("tso", "value-unknown", "'true'", "auto, on, off")),
-        (
-            {"port_mtu": 3072},
-            ("port_mtu", "value-unknown", "256, 512, 1024, 2048, 4096", "3072"),
-        ),
-        (
-            {"port_mtu": "2K"},
-            ("port_mtu", "value-type-wrong", "'2K'", "256, 512, 1024, 2048, 4096"),
-        ),
-        (
-            {"pkey_children": "0x8001"},
-            ("pkey_children", "value-type-wrong", "the text '0x8001'"),
-        ),
-        (
-            {"pkey_children": "[8001]"},
-            ("pkey_children[1]", "value-invalid", "'8001'", "write 0x8001"),
-        ),
-        (
-            {"pkey_children": "[0x8002, 0x0000]"},
-            ("pkey_children[2]", "value-invalid", PKEYS, "0x0000"),
-        ),
-        (
-            {"pkey_children": "[0x7fff]"},
-            ("pkey_children[1]", "pkey-default-partition", "0x7fff"),
-        ),
-        (
-            {"pkey_children": "[0x8001, 0x0001]"},
-            ("pkey_children[2]", "pkey-repeated", "0x0001", "pkey_children[1]"),
-        ),
-        (
-            {"pkey_children": "[~]"},
-            (
-                "pkey_children[1]",
-                "value-type-wrong",
-                "a P_Key from 0x0001",
-                "nothing",
-            ),
-        ),
-        (
-            {"netdev": "ib0"},
-            ("netdev", "key-unknown", RULE_KEYS),
-        ),
-        (
-            {"partitions": "all"},
-            ("partitions", "value-unknown", "'all'", "follow"),
-        ),
-        (
-            {"partitions": "follow", "pkey_children": "[0x8001]"},
-            ("partitions", "children-given-twice", "pkey_children"),
-        ),
+        ("netdev: ib0", ["netdev", "key-unknown", RULE_KEYS]),
+        *rows(r"""\
+transport_mode: Datagram | transport_mode | value-unknown | 'Datagram' \
+    | auto, datagram, connected | did you mean datagram?
+mtu: 02044 | mtu | value-type-wrong | '02044' | plain decimal
+mtu: 1:30 | mtu | value-type-wrong | '1:30' | plain decimal
+mtu: 0x7fc | mtu | value-type-wrong | '0x7fc' | plain decimal
+mtu: 2_044 | mtu | value-type-wrong | '2_044' | plain decimal
+port_mtu: 04000 | port_mtu | value-type-wrong | '04000' | plain decimal
+mtu: 67 | mtu | value-out-of-range | auto, 68 to 65520 | 67
+mtu: 65521 | mtu | value-out-of-range | auto, 68 to 65520 | 65521
+mtu: max | mtu | value-unknown | 'max' | auto, 68 to 65520
+mtu: '9000' | mtu | value-type-wrong | '9000' | auto, 68 to 65520
+mtu: yes | mtu | value-type-wrong | auto, 68 to 65520 | the truth value yes
+tso: yes | tso | value-unknown | 'yes' | auto, on, off
+tso: true | tso | value-unknown | 'true' | auto, on, off
+port_mtu: 3072 | port_mtu | value-unknown | 256, 512, 1024, 2048, 4096 | 3072
+port_mtu: 2K | port_mtu | value-type-wrong | '2K' | 256, 512, 1024, 2048, 4096
+pkey_children: 0x8001 | pkey_children | value-type-wrong | the text '0x8001'
+pkey_children: [8001] | pkey_children[1] | value-invalid | '8001' | write 0x8001
+pkey_children: [0x8002, 0x0000] | pkey_children[2] | value-invalid \
+    | 0x0001 to 0xffff, but not 0x8000 | 0x0000
+pkey_children: [0x7fff] | pkey_children[1] | pkey-default-partition | 0x7fff
+pkey_children: [0x8001, 0x0001] | pkey_children[2] | pkey-repeated | 0x0001 \
+    | pkey_children[1]
+pkey_children: [~] | pkey_children[1] | value-type-wrong | a P_Key from 0x0001 | nothing
+partitions: all | partitions | value-unknown | 'all' | follow
+partitions: follow; pkey_children: [0x8001] | partitions | children-given-twice \
+    | pkey_children
+"""),
     ],
 )
-def test_a_property_that_is_none(keys, expected):
+def test_a_property_that_is_none(given, expected):
+    keys = dict(one.split(": ") for one in given.split("; "))
     key, *rest = expected
     expect_mistake(interface(**keys), f"5: host.interfaces[1].{key}", *rest)
 
 
 @pytest.mark.parametrize(
-    ("match", "keys", "expected"),
-    [
-        (
-            "{device: mlx4_0}",
-            {"transport_mode": "connected", "tso": "on"},
-            ("6: host.interfaces[1].tso", "tso-in-connected-mode", "transport_mode"),
-        ),
-        (
-            "{device: hfi1_0}",
-            {"transport_mode": "datagram", "mtu": 10237},
-            (
-                "6: host.interfaces[1].mtu",
-                "mtu-too-large",
-                "10237",
-                "4092",
-                "10236",
-                "transport_mode",
-            ),
-        ),
-        (
-            "{device: mlx4_0}",
-            {"transport_mode": "datagram", "port_mtu": 2048, "mtu": 2045},
-            (
-                "7: host.interfaces[1].mtu",
-                "mtu-too-large",
-                "2045",
-                "port_mtu",
-                "2048",
-                "2044",
-            ),
-        ),
-        (
-            "{link_layer: ethernet}",
-            {"mtu": 9000, "transport_mode": "connected"},
-            ("6: host.interfaces[1].transport_mode", "key-not-for-ethernet"),
-        ),
-        (
-            "{link_layer: ethernet}",
-            {"port_mtu": 2048},
-            ("5: host.interfaces[1].port_mtu", "key-not-for-ethernet"),
-        ),
-        (
-            "{link_layer: ethernet}",
-            {"pkey_children": "[0x8001]"},
-            ("5: host.interfaces[1].pkey_children", "key-not-for-ethernet"),
-        ),
-        (
-            "{link_layer: ethernet}",
-            {"partitions": "follow"},
-            ("5: host.interfaces[1].partitions", "key-not-for-ethernet"),
-        ),
-        (
-            "{link_layer: infiniband}",
-            {"roce": "{priority: 3}"},
-            ("5: host.interfaces[1].roce", "key-not-for-infiniband"),
-        ),
-        (
-            "{device: mlx5_0}",
-            {"roce": "{dscp: 26}"},
-            ("5: host.interfaces[1].roce.priority", "key-missing"),
-        ),
-        (
-            "{device: mlx5_0}",
-            {"roce": "{priority: 8}"},
-            ("5: host.interfaces[1].roce.priority", "value-out-of-range", "8"),
-        ),
-        (
-            "{device: mlx5_0}",
-            {"roce": "{priority: 3, dscp: 64}"},
-            ("5: host.interfaces[1].roce.dscp", "value-out-of-range", "64"),
-        ),
-        (
-            "{device: mlx5_0}",
-            {"roce": "{priority: 3, pfc: on}"},
-            ("5: host.interfaces[1].roce.pfc", "key-unknown"),
-        ),
-        (
-            "{pkey: 0x8001}",
-            {"pkey_children": "[0x8002, 0x0001]"},
-            ("5: host.interfaces[1].pkey_children[2]", "pkey-of-match", "0x0001"),
-        ),
-    ],
+    ("given", "expected"),
+    rows(r"""\
+{device: mlx4_0} + transport_mode: connected + tso: on | 6: tso \
+    | tso-in-connected-mode | transport_mode
+{device: hfi1_0} + transport_mode: datagram + mtu: 10237 | 6: mtu | mtu-too-large \
+    | 10237 | 4092 | 10236 | transport_mode
+{device: mlx4_0} + transport_mode: datagram + port_mtu: 2048 + mtu: 2045 | 7: mtu \
+    | mtu-too-large | 2045 | port_mtu | 2048 | 2044
+{link_layer: ethernet} + mtu: 9000 + transport_mode: connected | 6: transport_mode \
+    | key-not-for-ethernet
+{link_layer: ethernet} + port_mtu: 2048 | 5: port_mtu | key-not-for-ethernet
+{link_layer: ethernet} + pkey_children: [0x8001] | 5: pkey_children \
+    | key-not-for-ethernet
+{link_layer: ethernet} + partitions: follow | 5: partitions | key-not-for-ethernet
+{link_layer: infiniband} + roce: {priority: 3} | 5: roce | key-not-for-infiniband
+{device: mlx5_0} + roce: {dscp: 26} | 5: roce.priority | key-missing
+{device: mlx5_0} + roce: {priority: 8} | 5: roce.priority | value-out-of-range | 8
+{device: mlx5_0} + roce: {priority: 3, dscp: 64} | 5: roce.dscp | value-out-of-range \
+    | 64
+{device: mlx5_0} + roce: {priority: 3, pfc: on} | 5: roce.pfc | key-unknown
+{pkey: 0x8001} + pkey_children: [0x8002, 0x0001] | 5: pkey_children[2] \
+    | pkey-of-match | 0x0001
+"""),
 )
-def test_properties_that_no_netdev_can_have_together(match, keys, expected):
-    expect_mistake(interface(match, **keys), *expected)
+def test_properties_that_no_netdev_can_have_together(given, expected):
+    match, *keys = given.split(" + ")
+    line, key = expected[0].split(": ")
+    text = interface(match, **dict(one.split(": ", 1) for one in keys))
+    expect_mistake(text, f"{line}: host.interfaces[1].{key}", *expected[1:])
 
 
 @pytest.mark.parametrize(
@@ -610,33 +385,15 @@ def test_a_name_may_be_an_nfs_rules_too():
 
 @pytest.mark.parametrize(
     ("modules", "expected"),
-    [
-        (
-            "nvme_rdma",
-            ("modules", "value-type-wrong", "'nvme_rdma'"),
-        ),
-        (
-            "[nvme_rdma, nvme-rdma]",
-            ("modules[2]", "module-repeated", "nvme_rdma", "modules[1]"),
-        ),
-        (
-            "[rpcrdma, xprtrdma]",  # its alias
-            ("modules[2]", "module-repeated", "rpcrdma", "modules[1]"),
-        ),
-        (
-            "[mlx4_core.ko.xz]",
-            ("modules[1]", "module-name-is-file", "'mlx4_core.ko.xz'", "mlx4_core"),
-        ),
-        (
-            "['nvme rdma']",
-            ("modules[1]", "value-invalid", "'nvme rdma'"),
-        ),
-        ("['']", ("modules[1]", "value-empty", "nvme_rdma")),
-        (
-            "[9]",
-            ("modules[1]", "value-type-wrong", "the number 9", "nvme_rdma"),
-        ),
-    ],
+    rows(r"""\
+nvme_rdma | modules | value-type-wrong | 'nvme_rdma'
+[nvme_rdma, nvme-rdma] | modules[2] | module-repeated | nvme_rdma | modules[1]
+[rpcrdma, xprtrdma] | modules[2] | module-repeated | rpcrdma | modules[1]
+[mlx4_core.ko.xz] | modules[1] | module-name-is-file | 'mlx4_core.ko.xz' | mlx4_core
+['nvme rdma'] | modules[1] | value-invalid | 'nvme rdma'
+[''] | modules[1] | value-empty | nvme_rdma
+[9] | modules[1] | value-type-wrong | the number 9 | nvme_rdma
+"""),
 )
 def test_modules_that_cannot_be_loaded(modules, expected):
     text = f"version: 1\nhost:\n  modules: {modules}\n"
@@ -647,55 +404,24 @@ def test_modules_that_cannot_be_loaded(modules, expected):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ("mlx4_core", ("", "value-type-wrong", "'mlx4_core'")),
-        (
-            "{m: port_type_array=1}",
-            (".m", "value-type-wrong", "'port_type_array=1'"),
-        ),
-        ("{m: {a: }}", (".m.a", "value-type-wrong", "nothing", "1,1")),
-        ("{m: {a: ''}}", (".m.a", "value-empty", "1,1")),
-        ("{m: {a: [1, 1]}}", (".m.a", "value-type-wrong", "a list", "1,1")),
-        ("{m: {a: 1 2}}", (".m.a", "value-invalid", "'1 2'")),
-        (
-            "{m: {a: '\"x\"'}}",
-            (".m.a", "value-invalid", "'\"x\"'"),
-        ),
-        (
-            r"{m: {a: 'x\'}}",
-            (".m.a", "value-invalid", "'x\\\\'"),
-        ),
-        (
-            r'{m: {a: "1\n2"}}',
-            (".m.a", "value-invalid", "'1\\n2'"),
-        ),
-        (
-            "{m: {a: caf\u00e9}}",
-            (".m.a", "value-invalid", "'café'"),
-        ),
-        (
-            f"{{m: {{a: {'x' * 1025}}}}}",
-            (".m.a", "value-invalid", "1024"),
-        ),
-        (
-            "{m: {a b: 1}}",
-            (".m.'a b'", "value-invalid", "'a b'"),
-        ),
-        (
-            "{m: {num_vfs: 1, num-vfs: 2}}",
-            (".m.num-vfs", "key-repeated", "num_vfs"),
-        ),
-        (
-            "{mlx4_core: {a: 1}, mlx4-core: {b: 1}}",
-            (".mlx4-core", "key-repeated", "mlx4_core"),
-        ),
-        (
-            "{svcrdma: {a: 1}, rpcrdma: {b: 1}}",  # its alias
-            (".rpcrdma", "key-repeated", "svcrdma"),
-        ),
-        (
-            "{m*: {a: 1}}",
-            (".'m*'", "value-invalid", "'m*'"),
-        ),
+        (r'{m: {a: "1\n2"}}', (".m.a", "value-invalid", "'1\\n2'")),
+        (f"{{m: {{a: {'x' * 1025}}}}}", (".m.a", "value-invalid", "1024")),
+        *rows(r"""\
+mlx4_core |  | value-type-wrong | 'mlx4_core'
+{m: port_type_array=1} | .m | value-type-wrong | 'port_type_array=1'
+{m: {a: }} | .m.a | value-type-wrong | nothing | 1,1
+{m: {a: ''}} | .m.a | value-empty | 1,1
+{m: {a: [1, 1]}} | .m.a | value-type-wrong | a list | 1,1
+{m: {a: 1 2}} | .m.a | value-invalid | '1 2'
+{m: {a: '"x"'}} | .m.a | value-invalid | '"x"'
+{m: {a: 'x\'}} | .m.a | value-invalid | 'x\\'
+{m: {a: café}} | .m.a | value-invalid | 'café'
+{m: {a b: 1}} | .m.'a b' | value-invalid | 'a b'
+{m: {num_vfs: 1, num-vfs: 2}} | .m.num-vfs | key-repeated | num_vfs
+{mlx4_core: {a: 1}, mlx4-core: {b: 1}} | .mlx4-core | key-repeated | mlx4_core
+{svcrdma: {a: 1}, rpcrdma: {b: 1}} | .rpcrdma | key-repeated | svcrdma
+{m*: {a: 1}} | .'m*' | value-invalid | 'm*'
+"""),
     ],
 )
 def test_module_options_that_modprobe_cannot_take(options, expected):

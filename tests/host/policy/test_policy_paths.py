@@ -3,30 +3,22 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
-from itertools import permutations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.host.policy_mistakes import expect_mistake, mistakes, place
 
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.policy.difference import (
-    differing_lines,
-    rule_changes,
-    said_by,
-)
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import PolicyFiles, parse_policy, with_rule
 from ovirt_rdma.host.policy.model import (
     PREFER_RDMA,
     REQUIRE_RDMA,
     TCP,
-    from_json_dict,
+    differing_lines,
+    rule_changes,
     rule_for,
-    to_json_dict,
+    said_by,
 )
 
 A1, A2, A3 = "10.20.1.5", "10.20.2.5", "10.20.3.5"
@@ -57,10 +49,7 @@ def test_what_a_rule_says():
     assert rules(policy("server: nas2"))[0].paths_return == 10
 
 
-@pytest.mark.parametrize(
-    "server",
-    ["nas1", "'nas*'", A1, A2, "10.20.0.0/16", "'*'"],
-)
+@pytest.mark.parametrize("server", ["nas1", "'nas*'", A1, A2, "10.20.0.0/16", "'*'"])
 @pytest.mark.parametrize("paths", [[A1, A2], [A2, A1, A3], [A1, A2, A3, "169.254.1.1"]])
 def test_what_is_accepted(server, paths):
     shown = json.dumps(paths)
@@ -205,42 +194,6 @@ def test_rules_of_several_files_have_the_same_paths_too():
         rules("", **{"50-a.yaml": drop_in(A1, A2), "60-b.yaml": drop_in(A2, A1)})
     (mistake,) = caught.value.errors
     assert mistake.file == "policy.d/60-b.yaml"
-
-
-@given(st.permutations([*permutations([A1, A2, A3], 2)]), st.integers(2, 4))
-def test_no_policy_has_an_address_in_two_lists(lists, count):
-    text = policy(
-        *(
-            f"server: nas{n}, paths: [{a}, {b}]"
-            for n, (a, b) in enumerate(lists[:count])
-        )
-    )
-    # Of three addresses any two pairs share one.
-    assert {one.sentence.id for one in mistakes(text)} == {"paths-differ"}
-    assert len(mistakes(text)) == count - 1
-
-
-_ADDRESSES = st.ip_addresses(v=4).filter(
-    lambda one: (
-        not (
-            one.is_multicast
-            or one.is_loopback
-            or int(one) >> 24 in (0, *range(240, 256))
-        )
-    )
-)
-
-
-@given(st.lists(_ADDRESSES, min_size=2, max_size=4, unique=True), st.integers(1, 3600))
-def test_the_stored_policy_has_the_same(addresses, seconds):
-    paths = ", ".join(map(str, addresses))
-    text = policy(f"server: nas1, paths: [{paths}], paths_return: {seconds}")
-    read = parse_policy(text, "p.yaml").policy
-    stored = from_json_dict(json.loads(json.dumps(to_json_dict(read))))
-    assert stored == read
-    (rule,) = stored.nfs.rules
-    assert [*map(ipaddress.IPv4Address, rule.paths)] == addresses
-    assert rule.paths_return == seconds
 
 
 # -- shown

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from support.host.policy_mistakes import expect_mistake
+from support.host.policy_mistakes import expect_mistake, rows
 
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import (
@@ -57,13 +57,6 @@ def test_what_is_left_out():
     assert from_json_dict(to_json_dict(policy)) == policy
 
 
-def test_a_port_type_is_stored():
-    text = "version: 1\nhost: {interfaces: [{match: {port: 2}, port_type: eth}]}\n"
-    policy = parse_policy(text, "p").policy
-    assert policy.host.interfaces[0].port_type == "eth"
-    assert from_json_dict(to_json_dict(policy)) == policy
-
-
 @pytest.mark.parametrize(
     ("text", "numbers"),
     [
@@ -87,36 +80,21 @@ PLACE = "4: host.virtual_functions[1]"
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("count: 2", (f"{PLACE}.match", "key-missing")),
-        ("match: {}, count: 2", (f"{PLACE}.match", "match-empty")),
-        ("match: {device: mlx5_0}", (f"{PLACE}.count", "key-missing")),
-        ("match: {device: mlx5_0}, count: 0", (f"{PLACE}.count", "value-out-of-range")),
-        (
-            "match: {link_layer: infiniband}, count: 2",
-            (f"{PLACE}.match.link_layer", "key-unknown"),
-        ),
-        (
-            "match: {netdev: ib0}, count: 2",
-            (f"{PLACE}.match.netdev", "match-by-name"),
-        ),
-        (
-            "match: {device: mlx5_0}, count: 2, guests: 1-0",
-            (f"{PLACE}.guests", "value-invalid", "'1-0'"),
-        ),
-        (
-            "match: {device: mlx5_0}, count: 2, pkeys: [0x8000]",
-            (f"{PLACE}.pkeys[1]", "value-invalid"),
-        ),
-        (
-            "match: {device: mlx5_0}, count: 2, guids: random",
-            (f"{PLACE}.guids", "value-unknown", "derived, keep"),
-        ),
-    ],
+    rows(r"""\
+count: 2 | match | key-missing
+match: {}, count: 2 | match | match-empty
+match: {device: mlx5_0} | count | key-missing
+match: {device: mlx5_0}, count: 0 | count | value-out-of-range
+match: {link_layer: infiniband}, count: 2 | match.link_layer | key-unknown
+match: {netdev: ib0}, count: 2 | match.netdev | match-by-name
+match: {device: mlx5_0}, count: 2, guests: 1-0 | guests | value-invalid | '1-0'
+match: {device: mlx5_0}, count: 2, pkeys: [0x8000] | pkeys[1] | value-invalid
+match: {device: mlx5_0}, count: 2, guids: random | guids | value-unknown | derived, keep
+"""),
 )
 def test_a_rule_that_is_none(text, expected):
-    place, *rest = expected
-    expect_mistake(f"{HEAD}    - {{{text}}}\n", place, *rest)
+    key, *rest = expected
+    expect_mistake(f"{HEAD}    - {{{text}}}\n", f"{PLACE}.{key}", *rest)
 
 
 def test_two_rules_with_one_name():

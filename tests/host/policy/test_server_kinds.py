@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -203,14 +202,3 @@ def test_a_rule_without_a_kind_is_mounted_as_before():
     engine = "wsize=16384,noatime,rsize=8192"
     for options in (engine, "noatime"):
         assert _mounted("", options) == f"{options},proto=rdma,port=20049,retry=0"
-
-
-def test_the_stored_policy_has_the_kind(tmp_path):
-    from ovirt_rdma.host.policy.model import from_json_dict, to_json_dict
-
-    loaded = parse_policy(policy("", ", server_kind: solaris"), "p").policy
-    stored = json.loads(json.dumps(to_json_dict(loaded)))
-    assert from_json_dict(stored) == loaded
-    stored["nfs"]["rules"][0]["server_kind"] = "abacus"
-    with pytest.raises(ValueError, match="server_kind"):
-        from_json_dict(stored)

@@ -420,12 +420,12 @@ SM = "ovirt-rdma-host fabric sm"
 WRITE_PARTITIONS = "ovirt-rdma-host fabric partitions apply"
 FABRIC = {
     "subnet manager that is not running": Row(
-        fixed("host/fabric/decisions.py:own_findings", f"{SM} enable"),
+        fixed("host/fabric/decisions.py:_of_our_opensm", f"{SM} enable"),
         "fabric check",
         follow(fabric(MANAGER)),
     ),
     "subnet manager that nobody wants": Row(
-        fixed("host/fabric/decisions.py:own_findings", f"{SM} disable"),
+        fixed("host/fabric/decisions.py:_of_our_opensm", f"{SM} disable"),
         "fabric check",
         all_of(
             follow(fabric(MANAGER)),
@@ -453,12 +453,12 @@ TARGET = f"name: array, id_ext: {GUID}, ioc_guid: {GUID}, dest: 10.0.0.1:5555"
 LOGIN = "ovirt-rdma-host block login"
 BLOCK = {
     "target that is not logged in": Row(
-        fixed("host/block/logins.py:Login.finding", LOGIN),
+        fixed("host/block/logins.py:findings", LOGIN),
         "block check",
         follow(f"version: 1\nblock: {{srp: [{{{TARGET}}}]}}\n"),
     ),
     "timeout of a target": Row(
-        fixed("host/block/logins.py:timeout_findings", LOGIN),
+        fixed("host/block/logins.py:findings", LOGIN),
         "block check",
         all_of(
             follow(f"version: 1\nblock: {{srp: [{{{TARGET}}}]}}\n"),

@@ -35,3 +35,12 @@ def expect_mistake(text: str, where: str, id: str, *arguments: str) -> None:
     where = place(mistake)
     colon = ": " if mistake.key else " "
     assert mistake.at("p.yaml") == f"p.yaml:{where}{colon}{mistake.sentence}"
+
+
+def rows(text: str) -> list[tuple[str, list[str]]]:
+    r"""Return the rows of a table of mistakes: what is written, and after a ``|`` each
+    what a test expects. ``\n`` stands for a new line; a row continues after a ``\``.
+    """
+    lines = text.replace("\\\n", "").splitlines()
+    split = ([one.strip() for one in line.split(" | ")] for line in lines)
+    return [(first.replace("\\n", "\n"), rest) for first, *rest in split]
