@@ -37,7 +37,6 @@ REPORT = "in the report's picture"
 DAEMONS = "`status` compares VDSM's daemons"
 # Facts that no rule reads on those hosts, and why.
 NOT_READ = {
-    "Adapter.numa_node": SHOWN,
     "Bond.active": "`nfs check` and the report: IPoIB's rules hold for each member",
     "CmId": PROOF,
     "DegradedMark": PROOF,

@@ -22,7 +22,6 @@ from ovirt_rdma.host.collect.netdev_users import (
 from ovirt_rdma.host.collect.netdevs import (
     read_netdevs,
     with_neighbours,
-    with_owners,
     with_ports,
     with_rdma_details,
 )
@@ -140,7 +139,7 @@ class HostReader:
             booted_at=booted_at,
             adapters=read_adapters(self._tree, devices, problems),
             rdma_devices=devices,
-            netdevs=with_owners(self._tree, netdevs, manager),
+            netdevs=netdevs,
             network_manager=manager,
             ovirt_networks=networks,
             routes=routes,

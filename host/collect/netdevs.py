@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read netdevs: type, MTU, addresses, stack, owner and RDMA port; for RDMA netdevs also
-IPoIB, offloads, bond and data center bridging. And what RDMA ports are cabled to, as
-the other end says it.
+"""Read netdevs: type, MTU, addresses, stack and RDMA port; for RDMA netdevs also IPoIB,
+offloads, bond and data center bridging. And what RDMA ports are cabled to, as the other
+end says it.
 
-/sys/class/net has most; ``ip -j -d addr show`` adds addresses and virtual kinds. The
-owner sets a netdev up: nmcli shows NetworkManager's, systemd-networkd and ifupdown
-record theirs below /run. P_Key children that ``ip link`` created have no files of IPoIB
-in sysfs (drivers/infiniband/ulp/ipoib/ipoib_vlan.c); ``ip`` shows theirs. The forms
-of ``dcb -j`` are those of iproute2 5.18 to 7.1 (dcb/dcb_pfc.c, dcb/dcb_app.c), those of
-ethtool of 6.1 (netlink/features.c, netlink/pause.c).
+/sys/class/net has most; ``ip -j -d addr show`` adds addresses and virtual kinds. P_Key
+children that ``ip link`` created have no files of IPoIB in sysfs
+(drivers/infiniband/ulp/ipoib/ipoib_vlan.c); ``ip`` shows theirs. The forms of ``dcb
+-j`` are those of iproute2 5.18 to 7.1 (dcb/dcb_pfc.c, dcb/dcb_app.c), those of ethtool
+of 6.1 (netlink/features.c, netlink/pause.c).
 
 The other end: on InfiniBand, ``smpquery`` asks by a directed route of one link, which
 needs no subnet manager. On Ethernet, ``lldptool`` shows what lldpad has last received;
@@ -22,19 +21,13 @@ machine: nothing but their length is limited here, and whoever shows them escape
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Callable, Optional, TypeVar
 
 from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_driver, read_pci
-from ovirt_rdma.host.collect.tools import (
-    IPOIB_MODES,
-    Link,
-    Tools,
-    read_each,
-)
+from ovirt_rdma.host.collect.tools import Link, Tools, read_each
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_ETHER,
     ARPHRD_INFINIBAND,
@@ -50,7 +43,6 @@ from ovirt_rdma.host.facts.devices import (
     Neighbour,
     Netdev,
     NetdevGraph,
-    NetworkManager,
     Offload,
     PriorityOf,
     RdmaDevice,
@@ -58,6 +50,7 @@ from ovirt_rdma.host.facts.devices import (
 )
 from ovirt_rdma.host.facts.model import UNKNOWN
 from ovirt_rdma.host.paths import NET_CLASS
+from ovirt_rdma.host.system.json_codec import json_value
 from ovirt_rdma.host.system.tree import ROOT, FileTree, runs
 
 
@@ -87,15 +80,6 @@ def read_netdevs(
     return tuple(read_each(tree, NET_CLASS, names, problems, read))
 
 
-# The files of IPoIB, in the order of the class, with the pattern of their text and its
-# description. ``parent`` is of a P_Key child.
-_IPOIB_FILES = {
-    "mode": (re.compile("|".join(IPOIB_MODES)), "a transport mode"),
-    "pkey": (re.compile(r"0x[0-9a-f]{4}"), "a P_Key"),
-    "parent": (re.compile(r"\S+"), "a netdev"),
-}
-
-
 def _netdev(
     tree: FileTree, name: str, link: Link, problems: list[str]
 ) -> Optional[Netdev]:
@@ -107,17 +91,13 @@ def _netdev(
     entries = tree.names(folder)
     lowers = _stacked(entries, "lower_")
 
-    def of_ipoib(key: str) -> Optional[str]:
-        shown: Optional[str] = getattr(link.ipoib, key)
-        if key not in entries:
-            return shown
-        found = tree.match(f"{folder}/{key}", *_IPOIB_FILES[key], problems)
-        return found[0] if found else None
-
     ipoib = None
     # A bond has the type and address of its members (bond_main.c).
     if kind == ARPHRD_INFINIBAND and not lowers:
-        mode, pkey, parent = map(of_ipoib, _IPOIB_FILES)
+        mode, pkey, parent = (
+            tree.text(f"{folder}/{key}", problems) if key in entries else shown
+            for key, shown in zip(("mode", "pkey", "parent"), link.ipoib)
+        )
         ipoib = Ipoib(mode, pkey, parent, sysfs="mode" in entries)
     return Netdev(
         name=name,
@@ -137,45 +117,6 @@ def _netdev(
 
 def _stacked(entries: list[str], prefix: str) -> tuple[str, ...]:
     return tuple(e[len(prefix) :] for e in entries if e.startswith(prefix))
-
-
-NETWORK_MANAGER = "NetworkManager"
-NETWORKD = "systemd-networkd"
-IFUPDOWN = "ifupdown"
-
-# One file per netdev, named by its index (systemd src/network/networkd-link.c,
-# link_save); it has NETWORK_FILE if a .network file was applied.
-_LINKS = "/run/systemd/netif/links"
-_APPLIED = re.compile(r"^NETWORK_FILE=.", re.MULTILINE)
-# Lines "eth0=eth0" for netdevs that ifup has set up (Debian's ifupdown, main.c).
-_IFSTATE = "/run/network/ifstate"
-
-
-def with_owners(
-    tree: FileTree, netdevs: tuple[Netdev, ...], manager: Optional[NetworkManager]
-) -> tuple[Netdev, ...]:
-    """Return ``netdevs``, with the owners of those of RDMA ports and above them.
-
-    The owner is None if none of the three services owns the netdev.
-    """
-    names = concerned(netdevs)
-    managed = manager.managed if manager and manager.running else ()
-    text = tree.text(_IFSTATE) or ""
-    brought_up = {line.partition("=")[0].strip() for line in text.splitlines()}
-
-    def owner(name: str) -> Optional[str]:
-        # First: NetworkManager also lists netdevs of other services as managed.
-        index = tree.text(f"{NET_CLASS}/{name}/ifindex") or ""
-        if index.isdecimal() and _APPLIED.search(tree.text(f"{_LINKS}/{index}") or ""):
-            return NETWORKD
-        if name in managed:
-            return NETWORK_MANAGER
-        return IFUPDOWN if name in brought_up else None
-
-    return tuple(
-        replace(one, owner=owner(one.name)) if one.name in names else one
-        for one in netdevs
-    )
 
 
 PortOf = tuple[str, int]
@@ -339,10 +280,15 @@ def read_dcb(
     name = netdev.name
     pause = _asked(tools, ["ethtool", "-a", name], pause_frames, problems)
     by_dscp = _asked(tools, dcb_show("app", name), dscp_priorities, problems)
+    trust = None
+    # No file or attribute shows it: both drivers trust the DSCP while there is an entry
+    # for one (mlx5e_dcbnl_ieee_setapp, ice_dcbnl_setapp), otherwise the VLAN's PCP.
+    if netdev.driver in ("mlx5_core", "ice") and by_dscp is not None:
+        trust = "dscp" if by_dscp else "pcp"
     dcb = Dcb(
         _asked(tools, dcb_show("pfc", name), pfc_priorities, problems),
         _ecn_priorities(tree, folder),
-        _trust(netdev, by_dscp),
+        trust,
         *(pause or (None, None)),
         by_dscp,
         _asked(tools, dcb_show("buffer", name), buffers, problems),
@@ -353,17 +299,6 @@ def read_dcb(
 def dcb_show(what: str, netdev: str) -> list[str]:
     """Return the command that shows the ``pfc``, ``app`` or ``buffer`` of a netdev."""
     return ["dcb", "-j", what, "show", "dev", netdev]
-
-
-def _trust(netdev: Netdev, by_dscp: Optional[tuple[PriorityOf, ...]]) -> Optional[str]:
-    """Return the source of a packet's priority in mlx5 and ice.
-
-    There is no file or attribute for it: both trust the DSCP while there is an entry
-    for one (mlx5e_dcbnl_ieee_setapp, ice_dcbnl_setapp), otherwise the VLAN's PCP.
-    """
-    if netdev.driver not in ("mlx5_core", "ice") or by_dscp is None:
-        return None
-    return "dscp" if by_dscp else "pcp"
 
 
 def _ecn_priorities(tree: FileTree, folder: str) -> Optional[tuple[int, ...]]:
@@ -377,9 +312,8 @@ def _ecn_priorities(tree: FileTree, folder: str) -> Optional[tuple[int, ...]]:
         names = tree.names(enable)
         if not names:
             return None
-        numbers = [name for name in names if name.isascii() and name.isdecimal()]
-        ends.append({int(n) for n in numbers if tree.text(f"{enable}/{n}") == "1"})
-    return tuple(sorted(ends[0] & ends[1]))
+        ends.append({n for n in names if tree.text(f"{enable}/{n}") == "1"})
+    return tuple(sorted(map(int, ends[0] & ends[1])))
 
 
 def _asked(
@@ -391,11 +325,7 @@ def _asked(
     """Return the tool's text as parsed by ``read``; None if there is none."""
     failures: list[str] = []
     text = tools.text(argv, failures, optional=True)
-    problems.extend(
-        sentence
-        for sentence in failures
-        if not any(part in sentence for part in _UNSUPPORTED)
-    )
+    problems += [f for f in failures if not any(part in f for part in _UNSUPPORTED)]
     if text is None:
         return None
     try:
@@ -480,58 +410,46 @@ def _bond(tree: FileTree, netdev: Netdev, problems: list[str]) -> Optional[Bond]
     )
 
 
-def pfc_priorities(text: str) -> Optional[tuple[int, ...]]:
-    """Return the priorities with PFC enabled, from ``dcb -j pfc show dev NETDEV``.
-
-    Raises ValueError if the text has no such table.
-    """
-    table = _object(text).get("prio_pfc")
-    if not isinstance(table, list) or not all(isinstance(on, bool) for on in table):
-        raise ValueError("no table prio_pfc of true and false")
-    return tuple(priority for priority, on in enumerate(table) if on)
+def pfc_priorities(text: str) -> tuple[int, ...]:
+    """Return the priorities with PFC enabled, from ``dcb -j pfc show dev NETDEV``."""
+    return _of_dcb(
+        text, lambda shown: tuple(n for n, on in enumerate(shown["prio_pfc"]) if on)
+    )
 
 
 def dscp_priorities(text: str) -> tuple[PriorityOf, ...]:
     """Return the entries for a DSCP in ``dcb -j app show dev NETDEV``, pairs of DSCP
     and priority.
-
-    Raises ValueError if the text has another form.
     """
-    table = _object(text).get("dscp_prio", [])
-    if not isinstance(table, list) or not all(
-        isinstance(entry, list)
-        and len(entry) > 1
-        and all(type(number) is int for number in entry[:2])
-        for entry in table
-    ):
-        raise ValueError("dscp_prio is not a table of pairs")
-    return tuple(PriorityOf(*entry[:2]) for entry in table)
-
-
-def buffers(text: str) -> tuple[Buffer, ...]:
-    """Return the receive buffers in ``dcb -j buffer show dev NETDEV``.
-
-    Raises ValueError if the text has another form.
-    """
-    shown = _object(text)
-    of, sizes = shown.get("prio_buffer"), shown.get("buffer_size")
-    for table in (of, sizes):
-        if not isinstance(table, list) or not all(type(n) is int for n in table):
-            raise ValueError("no tables prio_buffer and buffer_size of numbers")
-    return tuple(
-        Buffer(size, tuple(prio for prio, at in enumerate(of or ()) if at == number))
-        for number, size in enumerate(sizes or ())
+    return _of_dcb(
+        text,
+        lambda shown: tuple(
+            PriorityOf(int(dscp), int(priority))
+            for dscp, priority, *_ in shown.get("dscp_prio", ())
+        ),
     )
 
 
-def _object(text: str) -> dict[str, Any]:
+def buffers(text: str) -> tuple[Buffer, ...]:
+    """Return the receive buffers in ``dcb -j buffer show dev NETDEV``."""
+    return _of_dcb(
+        text,
+        lambda shown: tuple(
+            Buffer(
+                int(size),
+                tuple(p for p, n in enumerate(shown["prio_buffer"]) if n == at),
+            )
+            for at, size in enumerate(shown["buffer_size"])
+        ),
+    )
+
+
+def _of_dcb(text: str, read: Callable[[Any], _Read]) -> _Read:
+    """Return what ``read`` makes of the object; raises ValueError for another form."""
     try:
-        value = json.loads(text or "{}")
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if not isinstance(value, dict):
-        raise ValueError("not an object")
-    return value
+        return read(json_value(text.encode("utf-8", "surrogateescape") or b"{}"))
+    except (AttributeError, KeyError, TypeError) as odd:
+        raise ValueError(str(odd)) from None
 
 
 _FEATURE = re.compile(
@@ -539,6 +457,7 @@ _FEATURE = re.compile(
     r"(on|off)(?: \[(?:(fixed)|requested (on|off))\])?$",
     re.MULTILINE,
 )
+_ON_OFF = {"on": True, "off": False}
 _PAUSE = re.compile(r"^(RX|TX):\s+(on|off)$", re.MULTILINE)
 
 
@@ -549,9 +468,7 @@ def features(text: str) -> dict[str, tuple[Offload, ...]]:
         head, _, lines = block.partition("\n")
         if head.endswith(":"):
             offloads_of[head[:-1]] = tuple(
-                Offload(name, on == "on", bool(fixed), requested == "on")
-                if requested
-                else Offload(name, on == "on", bool(fixed))
+                Offload(name, on == "on", bool(fixed), _ON_OFF.get(requested))
                 for name, on, fixed, requested in _FEATURE.findall(lines)
             )
     return offloads_of

@@ -4,8 +4,8 @@
 Distribution, kernel configuration, versions of packages, units, our files, boot time,
 RDMA stacks, udev rules, fapolicyd, VDSM's daemons.
 
-The distribution is in os-release(5). rpm knows the versions, or dpkg if rpm does not.
-Of the running kernel's configuration only symbols for RDMA and NFS are read. The boot
+The distribution is in os-release(5). rpm knows the versions. Of the running kernel's
+configuration only symbols for RDMA and NFS are read. The boot
 time is in /proc/uptime and /proc/stat. The RDMA stacks are those of vendors, which
 replace the distribution's.
 
@@ -26,7 +26,6 @@ import configparser
 import io
 import posixpath
 import re
-import zlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Optional, Union
@@ -112,12 +111,6 @@ _OFED_FILES = (
     "/etc/infiniband/info",
     "/usr/src/ofa_kernel",
 )
-# Folders of Intel's and Cornelis Networks' hfi1 and related modules. EL also has their
-# tools and fabric manager, with /etc/opa.
-_OPA = {
-    "ifs-kernel-updates": "Omni-Path IFS",
-    "opxs-kernel-updates": "Omni-Path OPXS",
-}
 
 
 def read_rdma_stacks(
@@ -132,20 +125,15 @@ def read_rdma_stacks(
     paths = module_paths(tree.data(f"{folder}/modules.dep") or b"", folder)
     evidence = [paths[_OFED_MODULE]] if _OFED_MODULE in paths else []
     evidence += [path for path in _OFED_FILES if tree.real_path(path)]
-    name, version, stacks = EITHER, None, []
+    name, version = EITHER, None
     text = (tools.text(OFED_INFO, problems, optional=True) or "").strip()
     match = _OFED.fullmatch(text[:200])
     if match:
         name, version = _OFED_NAMES.get(match[1], match[1]), match[2]
     elif text:
         problems.append(f"ofed_info -s printed no version: {text[:60]!a}")
-    if text or evidence:
-        shown = [" ".join(OFED_INFO)] if text else []
-        stacks.append(RdmaStack(name, version, ", ".join([*shown, *evidence])))
-    for updates, name in _OPA.items():
-        shown = [path for path in paths.values() if updates in path.split("/")]
-        stacks += [RdmaStack(name, None, min(shown))] if shown else []
-    return tuple(stacks)
+    evidence = [" ".join(OFED_INFO)] * bool(text) + evidence
+    return (RdmaStack(name, version, ", ".join(evidence)),) if evidence else ()
 
 
 # An assignment of the transport mode, not a match (==, !=), of a netdev.
@@ -227,10 +215,6 @@ def read_software(
     )
 
 
-RUNNING = "/proc/config.gz"
-# A configuration of Linux 6.12 has 0.3 MB.
-MAX_BYTES = 8 << 20
-
 # drivers/infiniband, drivers/net/ethernet/mellanox, net/sunrpc, fs/nfs, fs/configfs
 # and net/dcb in Linux 6.12; without CONFIG_.
 _CORE = "INFINIBAND INFINIBAND_USER_ACCESS INFINIBAND_USER_MAD CONFIGFS_FS DCB"
@@ -257,118 +241,61 @@ def read_kernel_config(
     A symbol that is missing in the result is missing in the configuration: this kernel
     does not have it, or one of its dependencies is not set.
     """
-    for path in (
-        f"/boot/config-{release}",
-        f"/lib/modules/{release}/config",  # EL, and images without their own /boot
-        f"/usr/lib/modules/{release}/config",
-        RUNNING,
-    ):
+    # EL, and images without their own /boot, have the second.
+    for path in (f"/boot/config-{release}", f"/lib/modules/{release}/config"):
         data = tree.data(path)
         if data is None:
             continue
-        if path == RUNNING:
-            data = _unpacked(data)
-        options = parse_kernel_config(data)
-        if options is not None:
-            return options
+        text = data.decode("utf-8", "surrogateescape")
+        values = dict.fromkeys(_NOT_SET.findall(text), "n")
+        values.update(_SET.findall(text))
+        if values:
+            return tuple(
+                KernelOption(name, values[name].strip().strip('"'))
+                for name in sorted(SYMBOLS & values.keys())
+            )
         problems.append(f"{path} is not a kernel configuration")
     return None
-
-
-def parse_kernel_config(data: bytes) -> Optional[tuple[KernelOption, ...]]:
-    """Return the symbols in SYMBOLS; None if ``data`` has no symbols at all."""
-    text = data[:MAX_BYTES].decode("utf-8", "surrogateescape")
-    values = dict.fromkeys(_NOT_SET.findall(text), "n")
-    values.update(_SET.findall(text))
-    if not values:
-        return None
-    return tuple(
-        KernelOption(name, values[name].strip().strip('"'))
-        for name in sorted(SYMBOLS & values.keys())
-    )
-
-
-def _unpacked(data: bytes) -> bytes:
-    """Unpack gzip, up to MAX_BYTES; nothing if it is damaged or larger."""
-    stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-    try:
-        unpacked = stream.decompress(data, MAX_BYTES)
-    except zlib.error:
-        return b""
-    return unpacked if stream.eof else b""
 
 
 FILES = ("/etc/os-release", "/usr/lib/os-release")
 
 _EL_PLATFORM = re.compile(r"platform:(el\d{1,3})")
-_EL_FAMILY = frozenset(("rhel", "centos"))
-_MAJOR = re.compile(r"\d{1,3}")
 _ASSIGNMENT = re.compile(r"""^(\w+)=["']?([^"'\n]*)["']?[ \t]*$""", re.MULTILINE)
 
 
 def read_distribution(tree: FileTree, problems: list[str]) -> Optional[str]:
-    """Return ``el9`` (also for its rebuilds and oVirt Node), ``fc40`` or ``debian12``.
-
-    ``debian`` without a version is Debian testing. None if there is no os-release.
+    """Return ``el9`` (``PLATFORM_ID=platform:el9`` in CentOS Stream, RHEL and their
+    rebuilds, and oVirt Node), or id and version, ``debian12``; None without os-release.
     """
     for path in FILES:
         data = tree.data(path)
         if data is not None:
-            text = data.decode("utf-8", "surrogateescape")
-            return distribution(dict(_ASSIGNMENT.findall(text))) or None
+            found = dict(_ASSIGNMENT.findall(data.decode("utf-8", "surrogateescape")))
+            platform = _EL_PLATFORM.fullmatch(found.get("PLATFORM_ID", ""))
+            named = found.get("ID", "") + found.get("VERSION_ID", "")
+            return platform[1] if platform else named or None
     problems.append(f"the distribution is unknown: there is no {' or '.join(FILES)}")
     return None
 
 
-def distribution(fields: dict[str, str]) -> str:
-    """Return the name for the fields of an os-release; empty without ``ID``.
-
-    CentOS Stream, RHEL and their rebuilds have ``PLATFORM_ID=platform:el9``; Fedora has
-    another form.
-    """
-    platform = _EL_PLATFORM.fullmatch(fields.get("PLATFORM_ID", ""))
-    own, version = fields.get("ID", ""), fields.get("VERSION_ID", "")
-    major = _MAJOR.match(version)
-    if platform:
-        return platform[1]
-    if major and _EL_FAMILY & {own, *fields.get("ID_LIKE", "").split()}:
-        return f"el{major[0]}"
-    return f"{'fc' if own == 'fedora' else own}{version}" if own else ""
-
-
-# Both exit with 1 for a package that is not installed. rpm prints that on stdout; other
+# rpm exits with 1 for a package that is not installed, and prints that on stdout; other
 # errors are on stderr.
-_NOT_INSTALLED = 1
-_RPM_WORDS = "exit status 1"
-_DPKG_WORDS = "no packages found matching"
+_NOT_INSTALLED, _NO_ERROR = 1, "exit status 1"
 
 
 def package_version(tools: Tools, package: str, problems: list[str]) -> Optional[str]:
     """Return the version such as ``4.50.5.1``, without the distribution's part; None if
-    the package is not installed, or there is no package tool.
+    the package is not installed, or there is no rpm.
     """
     argv = ["rpm", "-q", "--qf", r"%{VERSION}\n", package]
-    for version in _answer(tools, argv, _RPM_WORDS, problems):
-        return version
-    # dpkg may also list a removed package whose configuration is kept.
-    argv = ["dpkg-query", "-W", "-f", r"${db:Status-Status}/${Version}\n", package]
-    for line in _answer(tools, argv, _DPKG_WORDS, problems):
-        status, _, version = line.partition("/")
-        if status == "installed":  # epoch:upstream-revision, deb-version(7)
-            return version.rpartition(":")[2].rpartition("-")[0] or version
-    return None
-
-
-def _answer(
-    tools: Tools, argv: Sequence[str], not_installed: str, problems: list[str]
-) -> list[str]:
     try:
         text = tools.text(argv, problems, optional=True, raised_status=_NOT_INSTALLED)
     except CommandFailed as no:
-        if not_installed not in str(no):
+        if _NO_ERROR not in str(no):
             problems.append(f"{' '.join(argv)} failed: {no}")
-        return []
-    return (text or "").split()
+        return None
+    return next(iter((text or "").split()), None)
 
 
 # Units of rdma-core; opa.conf and the others are in /etc/rdma/modules.
@@ -399,28 +326,13 @@ def read_units(tree: FileTree, tools: Tools, problems: list[str]) -> tuple[Unit,
     """
     if not tree.is_folder(_BOOTED):
         return ()
-    text = tools.text(COMMAND, problems, optional=True)
-    return () if text is None else parse_units(text, problems)
-
-
-def parse_units(text: str, problems: list[str]) -> tuple[Unit, ...]:
-    """Read blocks of ``Property=value`` lines, separated by empty lines.
-
-    systemctl leaves out empty properties. A block without an id gets a sentence.
-    """
+    text = tools.text(COMMAND, problems, optional=True) or ""
     units = []
+    # Blocks of Property=value, without those that are empty.
     for block in text.strip().split("\n\n"):
-        lines = (line.partition("=") for line in block.split("\n"))
-        fields = {name.strip(): value.strip() for name, _, value in lines}
-        name, load, active, enabled = (
-            fields.get(key, "") for key in _PROPERTIES.split(",")
-        )
-        if name:
-            units.append(Unit(name, load, active, enabled))
-        else:
-            problems.append(
-                f"systemctl show printed a unit without an id: {block[:60]!a}"
-            )
+        shown = dict(line.partition("=")[::2] for line in block.split("\n"))
+        if "Id" in shown:
+            units.append(Unit(*(shown.get(key, "") for key in _PROPERTIES.split(","))))
     return tuple(units)
 
 
@@ -524,7 +436,7 @@ def _setting(
             data = tree.data(path, failures, others=others)
             left -= len(data or b"") if others else 0
             if left < 0:
-                raise _Refused(
+                raise configparser.Error(
                     f"{others} has more than {_MOST_BYTES_OF_OTHERS} bytes of them"
                 )
             if data is not None:
@@ -537,18 +449,14 @@ def _setting(
         # 1 kB could expand to more than the host's memory, and the user vdsm may have
         # written the file.
         if "%" in value.replace("%%", ""):
-            raise _Refused(
+            raise configparser.Error(
                 f"{option} has a % for another setting, which is not followed"
             )
         return value.replace("%%", "%")
-    except (configparser.Error, UnicodeDecodeError, _Refused) as error:
+    except (configparser.Error, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
         problems.append(f"vdsm.conf or a drop-in of it cannot be read: {reason}")
         return None
-
-
-class _Refused(ValueError):
-    """To read it takes too much time or memory."""
 
 
 def replaces_nfs_connections(options: str) -> bool:

@@ -63,7 +63,7 @@ BYTES = st.sampled_from(
 def host(tmp_path_factory):
     """One for all examples, because its creation takes most of an example's time."""
     made = FakeRoot(tmp_path_factory.mktemp("host"))
-    made.adapter(HCA, "0x028000", numa_node=0, max_vfs=8)
+    made.adapter(HCA, "0x028000", max_vfs=8)
     made.mlx4_port(HCA, 1, "ib")
     made.rdma_device("mlx4_0", pci=HCA)
     made.rdma_port("mlx4_0", rate="56 Gb/sec (4X FDR)")
@@ -117,13 +117,13 @@ SYS_TEXT = st.sampled_from(
 DEVICE = "/sys/class/infiniband/mlx4_0"
 FUNCTION = f"/sys/bus/pci/devices/{HCA.address}"
 FILES = st.sampled_from(
-    [f"{DEVICE}/hw_rev", f"{DEVICE}/board_id", f"{DEVICE}/device/numa_node",
+    [f"{DEVICE}/hw_rev", f"{DEVICE}/board_id",
      f"{DEVICE}/ports/1/lid", f"{DEVICE}/ports/1/sm_lid", f"{DEVICE}/ports/1/rate",
      f"{DEVICE}/ports/1/link_layer", f"{DEVICE}/ports/1/pkeys/1",
      f"{DEVICE}/ports/1/pkeys/x", f"{DEVICE}/ports/1/pkeys/٣", f"{FUNCTION}/vendor",
      f"{FUNCTION}/class", f"{FUNCTION}/device", f"{FUNCTION}/sriov_totalvfs",
      f"{FUNCTION}/sriov_numvfs", f"{FUNCTION}/mlx4_port1",
-     f"{FUNCTION}/mlx4_port1_mtu", f"{FUNCTION}/numa_node",
+     f"{FUNCTION}/mlx4_port1_mtu",
      "/sys/kernel/config/rdma_cm/mlx4_0/ports/1/default_roce_mode",
      "/sys/class/iscsi_connection/connection1:0/address",
      "/sys/class/iscsi_host/host1/netdev", "/sys/class/scsi_host/host1/proc_name",

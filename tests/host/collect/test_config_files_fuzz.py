@@ -7,10 +7,8 @@ raises, and their valid parts are used.
 
 from __future__ import annotations
 
-import gzip
 import json
 import tempfile
-import zlib
 from pathlib import Path
 
 from hypothesis import given
@@ -25,12 +23,11 @@ from ovirt_rdma.host.collect.modules import (
     parameters_of,
 )
 from ovirt_rdma.host.collect.software import (
-    parse_kernel_config,
-    parse_units,
     read_distribution,
     read_kernel_config,
     read_rdma_stacks,
     read_udev_lines,
+    read_units,
 )
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts import model
@@ -74,6 +71,20 @@ DEPENDENCIES = [
     "extra/mlnx-ofa_kernel/compat/mlx_compat.ko:\nextra/ifs-kernel-updates/hfi1.ko:\n",
 ]
 BYTES = ("utf-8", "surrogateescape")
+
+
+class OneFile(FileTree):
+    """A host on which each file has the same text."""
+
+    def __init__(self, text):
+        super().__init__("/nowhere")
+        self.bytes = text.encode(*BYTES)
+
+    def data(self, path, problems=None):
+        return self.bytes
+
+    def is_folder(self, path):
+        return True
 
 
 def comes_back(**parts):
@@ -123,59 +134,36 @@ def test_odd_udev_rules_keep_the_good_one(text):
 
 @given(mutated(OS_RELEASE, PIECES))
 def test_odd_os_releases_keep_the_good_line(text):
-    class Tree(FileTree):
-        def data(self, path, problems=None):
-            return f"{text}\nPLATFORM_ID=platform:el10\n".encode(*BYTES)
-
-    assert read_distribution(Tree("/nowhere"), []) == "el10"
+    tree = OneFile(f"{text}\nPLATFORM_ID=platform:el10\n")
+    assert read_distribution(tree, []) == "el10"
 
 
 @given(mutated(KERNEL_CONFIG, PIECES))
 def test_odd_kernel_configurations_keep_the_good_line(text):
-    data = f"{text}\nCONFIG_SUNRPC_XPRT_RDMA=m\n".encode(*BYTES)
-    found = parse_kernel_config(data)
+    tree = OneFile(f"{text}\nCONFIG_SUNRPC_XPRT_RDMA=m\n")
+    found = read_kernel_config(tree, "6.1", [])
     assert ("SUNRPC_XPRT_RDMA", "m") in [(o.name, o.value) for o in found]
     assert len({option.name for option in found}) == len(found)
     assert comes_back(software=Software(kernel_config=found))
 
 
-PACKED = gzip.compress(KERNEL_CONFIG[0].encode())
-
-
-@given(mutated([PACKED, PACKED[:10]], st.binary(max_size=4)))
-def test_odd_gzip_gives_a_configuration_or_a_sentence(data):
-    class Tree(FileTree):
-        def data(self, path, problems=None):
-            return data if path == "/proc/config.gz" else None
-
-    problems = []
-    found = read_kernel_config(Tree("/nowhere"), "6.1", problems)
-    assert (found is None) == (len(problems) == 1)
-    if found is not None:
-        assert parse_kernel_config(zlib.decompress(data, 31)) == found
-
-
 @given(mutated(UNITS, PIECES))
 def test_odd_units_keep_the_good_one(text):
+    said = f"{text}\n\nId=vdsmd.service\nLoadState=loaded\n"
     problems = []
-    units = parse_units(f"{text}\n\nId=vdsmd.service\nLoadState=loaded\n", problems)
+    units = read_units(OneFile(""), Tools(lambda argv: said), problems)
     assert (units[-1].name, units[-1].load) == ("vdsmd.service", "loaded")
     assert comes_back(software=Software(units=units))
-    assert printable(problems)
+    assert problems == []
 
 
 @given(mutated(DEPENDENCIES, PIECES), mutated(["OFED-internal-25.01-0.6.0:"], PIECES))
 def test_odd_stacks_are_said_to_be_one(dependencies, said):
-    data = f"{dependencies}\nupdates/dkms/rdma_cm.ko:\n".encode(*BYTES)
-    assert module_paths(data)["rdma_cm"] == "updates/dkms/rdma_cm.ko"
-
-    class Tree(FileTree):
-        def data(self, path, problems=None):
-            return data if path.endswith("modules.dep") else None
-
+    tree = OneFile(f"{dependencies}\nupdates/dkms/rdma_cm.ko:\n")
+    assert module_paths(tree.data(""))["rdma_cm"] == "updates/dkms/rdma_cm.ko"
     problems = []
     tools = Tools(lambda argv: said)
-    stacks = read_rdma_stacks(Tree("/nowhere"), tools, "6.1", problems)
+    stacks = read_rdma_stacks(tree, tools, "6.1", problems)
     assert comes_back(software=Software(stacks=stacks))
     assert printable(problems)
     assert all(stack.evidence for stack in stacks)

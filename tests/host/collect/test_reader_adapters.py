@@ -32,11 +32,10 @@ def only(host: FakeRoot) -> Adapter:
 
 
 def test_an_adapter_with_its_driver(host):
-    host.adapter(CX6, "0x020000", numa_node=1, max_vfs=8)
+    host.adapter(CX6, "0x020000", max_vfs=8)
     assert only(host) == Adapter(
         pci=PciIdentity("0000:3b:00.0", "0x15b3", "0x101d", "0x00"),
         driver="mlx5_core",
-        numa_node=1,
         vfs=0,
         max_vfs=8,
     )
@@ -46,7 +45,7 @@ def test_an_adapter_that_no_driver_took(host):
     """ConnectX-2 on EL9."""
     host.adapter(Pci("0000:04:00.0", "0x15b3", "0x673c", "", "0xb0"), "0x0c0600")
     adapter = only(host)
-    assert (adapter.driver, adapter.numa_node, adapter.max_vfs) == (None, None, None)
+    assert (adapter.driver, adapter.max_vfs) == (None, None)
     assert adapter.pci.revision == "0xb0"
 
 
@@ -117,7 +116,7 @@ def test_mlx4_tells_the_type_and_ib_mtu_of_each_port(host):
 def test_only_vendor_and_class_are_read_of_what_is_no_adapter(host):
     other = Pci("0000:00:1f.2", "0x8086", "0xa102", "ahci")
     host.adapter(other, "0x010601")
-    for name in ("device", "revision", "numa_node"):
+    for name in ("device", "revision"):
         host.unreadable(f"{other.folder}/{name}")
     assert adapters(host) == ((), [])
 

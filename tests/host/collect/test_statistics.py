@@ -10,7 +10,7 @@ from support.fakes.fake_mounts import FakeMounts
 
 from ovirt_rdma.host.collect import statistics
 from ovirt_rdma.host.collect.statistics import read_statistics
-from ovirt_rdma.host.facts.statistics import Counter, PortCounters, SunrpcTransport
+from ovirt_rdma.host.facts.statistics import PortCounters, SunrpcTransport
 from ovirt_rdma.host.system.tree import FileTree
 
 SWITCHES = "/sys/kernel/sunrpc/xprt-switches"
@@ -139,12 +139,11 @@ def test_counters_of_a_port_and_of_its_device(host):
     host.write(f"{ROCE}/hw_counters/dev_resets", "2")
     found = sample(host)
     assert found.ports == (
-        PortCounters("mlx5_0", 0, hardware=(Counter("dev_resets", 2),)),
+        PortCounters("mlx5_0", 0, {"dev_resets": 2}),
         PortCounters(
             "mlx5_0",
             1,
-            (Counter("VL15_dropped", 0), Counter("symbol_error", 3)),
-            (Counter("local_ack_timeout_err", 2**64 - 1),),
+            {"VL15_dropped": 0, "symbol_error": 3, "local_ack_timeout_err": 2**64 - 1},
         ),
     )
     assert found.ports[1].get("symbol_error") == 3
@@ -158,11 +157,8 @@ def test_counters_that_the_device_refuses_are_none_with_one_sentence(host):
     host.unreadable(f"{ROCE}/ports/1/counters/symbol_error")
     host.unreadable(f"{ROCE}/ports/1/counters/link_downed")
     found = sample(host)
-    assert found.ports[0].counters == (
-        Counter("VL15_dropped", 0),
-        Counter("link_downed", None),
-        Counter("symbol_error", None),
-    )
+    none = {"link_downed": None, "symbol_error": None}
+    assert found.ports[0].counters == {"VL15_dropped": 0, **none}
     assert found.problems == (
         f"{ROCE}/ports/1/counters/link_downed cannot be read: Is a directory; it "
         "and 1 more there are left out",
@@ -176,7 +172,7 @@ def test_counters_that_the_device_refuses_are_none_with_one_sentence(host):
 def test_counters_that_are_no_number(host, text, sentences):
     port(host, symbol_error=text)
     found = sample(host)
-    assert found.ports[0].counters == (Counter("symbol_error", None),)
+    assert found.ports[0].counters == {"symbol_error": None}
     assert len(found.problems) == sentences
 
 
@@ -231,7 +227,7 @@ def test_only_the_counters_that_are_wanted_are_asked_for(host):
     port(host, symbol_error="3", link_downed="1")
     host.unreadable(f"{ROCE}/ports/1/counters/link_downed")
     found = read_statistics(FileTree(host.path), counters={"symbol_error"})
-    assert found.ports[0].counters == (Counter("symbol_error", 3),)
+    assert found.ports[0].counters == {"symbol_error": 3}
     assert not found.problems
 
 

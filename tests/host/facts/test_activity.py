@@ -16,7 +16,6 @@ from ovirt_rdma.host.facts.model import (
 )
 from ovirt_rdma.host.facts.statistics import (
     ERRORS,
-    Counter,
     MountBytes,
     MountStatistics,
     OperationStatistics,
@@ -29,7 +28,7 @@ from ovirt_rdma.host.facts.statistics import (
 
 
 def rdma(**values):
-    return Transport("rdma", tuple(values.items()))
+    return Transport("rdma", values)
 
 
 def operation(name, operations, transmissions=None, queue_ms=0, rtt_ms=0):
@@ -110,7 +109,7 @@ def test_another_mount_or_smaller_counters_are_no_growth(before):
 
 
 def test_mounts_over_tcp_are_left_out():
-    tcp = mount(Transport("tcp", (("connect_count", 1),)))
+    tcp = mount(Transport("tcp", {"connect_count": 1}))
     assert activity_between(sample(tcp), sample(tcp)).mounts == ()
 
 
@@ -218,8 +217,7 @@ def test_connections_are_those_over_rdma():
 
 
 def port(number=1, **values):
-    counters = tuple(Counter(name, value) for name, value in values.items())
-    return PortCounters("mlx5_0", number, counters)
+    return PortCounters("mlx5_0", number, values)
 
 
 def of_port(before, after):

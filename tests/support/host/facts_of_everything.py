@@ -51,7 +51,6 @@ from ovirt_rdma.host.facts.model import (
 PF = Adapter(
     PciIdentity("0000:04:00.0", "0x15b3", "0x1003", "0x01"),
     driver="mlx4_core",
-    numa_node=0,
     vfs=3,
     max_vfs=8,
     virtual_functions=(
