@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional, Union
 
-from ovirt_rdma.host.collect.modules import read_modules, with_module_details
+from ovirt_rdma.host.collect.modules import read_modules
 from ovirt_rdma.host.collect.netdev_users import (
     StorageSession,
     addresses_to_route,
@@ -122,15 +122,12 @@ class HostReader:
         devices = with_neighbours(self._tree, self._tools, devices, netdevs)
         manager = read_network_manager(self._tools, netdevs, problems)
         release = self.kernel_release(problems)
-        modules = with_module_details(
-            self._tree, release, read_modules(self._tree, release, problems), problems
-        )
         # Users of netdevs that cannot be read count as users.
         unread: list[str] = []
-        sessions = read_storage_sessions(self._tree, unread)
+        sessions = read_storage_sessions(self._tree, mounts, unread)
         networks = read_ovirt_networks(self._tree, unread)
         problems += unread
-        routes = self._routes(routes_to, mounts, sessions, problems)
+        routes = self._routes(routes_to, sessions, problems)
         facts = Facts(
             hostname=self._tree.text("/proc/sys/kernel/hostname", problems) or UNKNOWN,
             kernel_release=release,
@@ -143,7 +140,7 @@ class HostReader:
             network_manager=manager,
             ovirt_networks=networks,
             routes=routes,
-            modules=modules,
+            modules=read_modules(self._tree, release, problems, details=True),
             software=read_software(self._tree, self._tools, release, problems),
             nfs_mounts=mounts,
             cm_ids=self.cm_ids(problems),
@@ -178,13 +175,13 @@ class HostReader:
         problems: list[str] = []
         facts = self._with_partitions(self.netdevs(problems), problems)
         mounts = self.nfs_mounts(problems)
-        sessions = read_storage_sessions(self._tree, problems)
+        sessions = read_storage_sessions(self._tree, mounts, problems)
         facts = replace(
             facts,
             hostname=self._tree.text("/proc/sys/kernel/hostname", problems) or UNKNOWN,
             ovirt_networks=read_ovirt_networks(self._tree, problems),
             nfs_mounts=mounts,
-            routes=self._routes((), mounts, sessions, problems),
+            routes=self._routes((), sessions, problems),
         )
         uses = read_netdev_uses(
             self._tree, facts, sessions, problems, tools=self._tools
@@ -327,12 +324,10 @@ class HostReader:
     def _routes(
         self,
         to: Sequence[str],
-        mounts: Sequence[NfsMount],
         sessions: Sequence[StorageSession],
         problems: list[str],
     ) -> tuple[Route, ...]:
-        servers = [*to, *(mount.address for mount in mounts if mount.address)]
-        servers += addresses_to_route(sessions)
+        servers = [*to, *addresses_to_route(sessions)]
         found = (self.route(server, problems) for server in dict.fromkeys(servers))
         return tuple(route for route in found if route)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ovirt_rdma.host.facts.model import (
@@ -107,20 +107,23 @@ _FILE = re.compile(r"(.+)\.ko(?:\.[a-z0-9]+)?")
 _NAME = re.compile(r"[!-~]+")
 
 
-def read_modules(tree: FileTree, release: str, problems: list[str]) -> Modules:
-    """Return the modules out of CONCERNED, for the running kernel ``release``.
+def read_modules(
+    tree: FileTree, release: str, problems: list[str], details: bool = False
+) -> Modules:
+    """Return the modules out of CONCERNED, for the running kernel ``release``; with the
+    ``details`` that a mount does not need.
 
-    Without modules.dep for that kernel the available modules are unknown. That and an
-    unreadable /proc/modules get a sentence in ``problems``.
+    Without modules.dep for that kernel the available modules are unknown. Parameters
+    that cannot be read are left out.
     """
     loaded = _loaded(tree.data(LOADED, problems) or b"")
     folder = f"/lib/modules/{release}"
     built_in = module_paths(tree.data(f"{folder}/modules.builtin") or b"")
     dependencies = tree.data(f"{folder}/modules.dep", problems)
-    available = None
-    if dependencies is not None:
-        available = _concerned({**module_paths(dependencies), **built_in})
-    return Modules(_concerned({*loaded, *built_in}), available)
+    files = module_paths(dependencies or b"")
+    available = None if dependencies is None else _concerned({**files, **built_in})
+    modules = Modules(_concerned({*loaded, *built_in}), available)
+    return _with_details(tree, modules, files, problems) if details else modules
 
 
 def _concerned(names: Iterable[str]) -> tuple[str, ...]:
@@ -139,41 +142,29 @@ def _loaded(data: bytes) -> set[str]:
     return names
 
 
-def module_paths(data: bytes, folder: str = "") -> dict[str, str]:
+def module_paths(data: bytes) -> dict[str, str]:
     """Read modules.dep (``path: paths it needs``) or modules.builtin (``path``).
 
-    Returns file names, without suffix, to paths. depmod writes paths relative to
-    ``folder``; absolute paths of other tools are made relative. A file is name.ko, or
-    compressed: name.ko.xz (EL9), name.ko.zst.
+    Returns file names, without suffix, to paths. A file is name.ko, or compressed:
+    name.ko.xz (EL9), name.ko.zst.
     """
-    starts = tuple(f"{usr}{folder}/" for usr in ("", "/usr")) if folder else ()
     paths = {}
     for line in data.decode("utf-8", "surrogateescape").split("\n"):
         path = line.partition(":")[0].strip()
         match = _FILE.fullmatch(posixpath.basename(path))
         if match:
-            start = next((s for s in starts if path.startswith(s)), "")
-            paths[match.group(1)] = path[len(start) :]
+            paths[match.group(1)] = path
     return paths
 
 
-def with_module_details(
-    tree: FileTree, release: str, modules: Modules, problems: list[str]
+def _with_details(
+    tree: FileTree, modules: Modules, files: Mapping[str, str], problems: list[str]
 ) -> Modules:
-    """Return ``modules`` with details that a mount does not need.
-
-    ``release`` is that of the running kernel. Parameters that cannot be read are left
-    out. Lines are in the order in which modprobe reads them: later options of a module
-    add to earlier ones; the last of the same name is used.
+    """Add files, parameters and lines. These are in the order in which modprobe reads
+    them: later options of a module add to earlier ones; the last of the same name is
+    used.
     """
-    folder = f"/lib/modules/{release}"
-    # read_modules has reported modules.dep if it is missing.
-    paths = module_paths(tree.data(f"{folder}/modules.dep") or b"", folder)
-    files = [
-        ModuleFile(module_name(name), path)
-        for name, path in paths.items()
-        if module_name(name) in CONCERNED
-    ]
+    found = [ModuleFile(module_name(name), path) for name, path in files.items()]
     parameters = []
     for module in modules.loaded:
         folder = f"/sys/module/{module}/parameters"
@@ -192,7 +183,12 @@ def with_module_details(
     given = parameter_lines(parameters_of(tree.text(COMMAND_LINE, problems) or ""))
     return replace(
         modules,
-        files=tuple(sorted(files, key=lambda file: (file.name, file.path))),
+        files=tuple(
+            sorted(
+                (one for one in found if one.name in CONCERNED),
+                key=lambda file: (file.name, file.path),
+            )
+        ),
         parameters=tuple(parameters),
         modprobe_lines=(*lines, *given[0]),
         load_lines=(*loads, *given[1]),

@@ -35,11 +35,10 @@ from ovirt_rdma.host.collect.storage import (
     Session,
     parse_mountinfo,
     read_sessions,
-    visible,
 )
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.devices import ARPHRD_LOOPBACK, NetdevUse
-from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -150,10 +149,16 @@ class StorageSession:
 
 
 def read_storage_sessions(
-    tree: FileTree, problems: list[str]
+    tree: FileTree, nfs: Iterable[NfsMount], problems: list[str]
 ) -> tuple[StorageSession, ...]:
-    """Return all sessions; one that is being closed may have lost some values."""
+    """Return all sessions and mounts, with those of ``nfs``; one that is being closed
+    may have lost some values.
+    """
     return (
+        *(
+            StorageSession("nfs", f"{m.source} at {m.mountpoint}", remote=m.address)
+            for m in nfs
+        ),
         *map(_of_session, read_sessions(tree, problems)),
         *_nvme(tree, problems),
         *_mounts(tree, problems),
@@ -164,11 +169,10 @@ def addresses_to_route(sessions: Iterable[StorageSession]) -> list[str]:
     """Return the remote IP addresses of sessions for which the route is needed."""
     remotes = [s.remote for s in sessions if s.remote and not (s.local or s.rdma_port)]
     # Not names, and no link-local address without scope: that is on each link.
-    addresses = [(remote, _ip(remote)) for remote in remotes]
     return [
         remote
-        for remote, address in addresses
-        if address and ("%" in remote or not address.is_link_local)
+        for remote in remotes
+        if (address := _ip(remote)) and ("%" in remote or not address.is_link_local)
     ]
 
 
@@ -226,7 +230,7 @@ def _mounts(tree: FileTree, problems: list[str]) -> Iterator[StorageSession]:
     """Yield the network mounts, one for each address of their servers."""
     entries, odd = parse_mountinfo(tree.data(MOUNTINFO, problems) or b"")
     problems += odd
-    for mount in visible(entries):
+    for mount in entries.values():
         options = dict(o.partition("=")[::2] for o in mount.options.split(","))
         # A hypervisor serves 9p to this guest without a network.
         if mount.fstype not in _FILE_SYSTEMS or options.get("trans") == "virtio":
@@ -274,7 +278,7 @@ def read_netdev_uses(
 ) -> tuple[NetdevUse, ...]:
     """Return the uses, sorted by netdev.
 
-    ``facts`` are the other facts of the host, ``sessions`` those of block storage.
+    ``facts`` are the other facts of the host, ``sessions`` those of storage.
     With ``tools`` other network namespaces are read. ``unread`` are sentences about
     users that could not be read: they are uses of an unknown netdev.
     """
@@ -282,7 +286,6 @@ def read_netdev_uses(
     blind = list(unread)
     established = _established(tree, blind)
     uses = {
-        *_nfs(facts, paths, problems),
         *_networks(facts, paths),
         *_connections(established, paths),
         *_default_routes(tree, paths, blind),
@@ -294,16 +297,6 @@ def read_netdev_uses(
     problems += blind[len(unread) :]
     uses.update(NetdevUse(None, "unknown", sentence) for sentence in blind)
     return tuple(sorted(uses, key=lambda u: (u.netdev or "", u.purpose, u.what)))
-
-
-def _nfs(facts: Facts, paths: NetdevPaths, problems: list[str]) -> Iterator[NetdevUse]:
-    for mount in facts.nfs_mounts:
-        what = f"{mount.source} at {mount.mountpoint}"
-        netdevs = paths.towards(mount.address) if mount.address else None
-        if netdevs is None:
-            yield _unknown("nfs", what, problems)
-        for netdev in netdevs or ():
-            yield NetdevUse(netdev, "nfs", what)
 
 
 def _networks(facts: Facts, paths: NetdevPaths) -> Iterator[NetdevUse]:
@@ -346,47 +339,42 @@ def _established(tree: FileTree, problems: list[str]) -> list[Connection]:
     return connections
 
 
+# Of a line of /proc/net/route (fib_route_seq_show(), net/ipv4/fib_trie.c) and of
+# ipv6_route (ipv6_route_native_seq_show(), net/ipv6): where netdev, gateway, metric,
+# flags, destination and mask or length are, and the base of the metric.
+_ROUTES = {
+    "route": ((0, 2, 6, 3, 1, 7), 10),
+    "ipv6_route": ((9, 4, 5, 8, 0, 1), 16),
+}
+
+
 def _default_routes(
     tree: FileTree, paths: NetdevPaths, blind: list[str]
 ) -> Iterator[NetdevUse]:
     """Yield the netdevs of the default gateways that the kernel prefers."""
-    for name, read in (("route", _ipv4_route), ("ipv6_route", _ipv6_route)):
+    for name, (places, base) in _ROUTES.items():
         path = f"{SOCKET_TABLES}/{name}"
         data = tree.data(path, blind) if name in tree.names(SOCKET_TABLES) else None
         routes: list[tuple[int, str, str]] = []
         for line in (data or b"").decode("utf-8", "replace").splitlines():
+            words = line.split()
+            if not words or words[0] == "Iface":
+                continue
             try:
-                if line.strip() and not line.startswith("Iface"):
-                    routes += read(line.split())
-            except (ValueError, OverflowError):
+                netdev, gateway, metric, flags, *zeros = (words[n] for n in places)
+                packed = bytes.fromhex(gateway)
+                if len(packed) == 4 and sys.byteorder == "little":
+                    packed = packed[::-1]
+                route = int(metric, base), netdev, str(ipaddress.ip_address(packed))
+                # Up, no refusal, and to everywhere.
+                is_up = int(flags, 16) & (_UP | _REJECT) == _UP
+                if is_up and not any(int(zero, 16) for zero in zeros):
+                    routes.append(route)
+            except (ValueError, IndexError):
                 blind.append(f"{path} has a line that is no route")
-        for metric, netdev, gateway in routes:
-            if metric == min(routes)[0] and netdev in paths.names:
+        for metric_of, netdev, gateway in routes:
+            if metric_of == min(routes)[0] and netdev in paths.names:
                 yield NetdevUse(netdev, "route", f"default gateway {gateway}")
-
-
-def _ipv4_route(words: list[str]) -> list[tuple[int, str, str]]:
-    """Return metric, netdev and gateway of a default route in /proc/net/route; none for
-    another route (fib_route_seq_show() in net/ipv4/fib_trie.c). Raises ValueError.
-    """
-    netdev, destination, gateway, flags, _, _, metric, mask, *_ = words
-    packed = int(gateway, 16).to_bytes(4, sys.byteorder)
-    found = [(int(metric), netdev, str(ipaddress.ip_address(packed)))]
-    return found if _is_default(flags, destination, mask) else []
-
-
-def _ipv6_route(words: list[str]) -> list[tuple[int, str, str]]:
-    """Return the same for ipv6_route (ipv6_route_native_seq_show(), net/ipv6)."""
-    destination, length, _, _, gateway, metric, _, _, flags, netdev = words
-    address = ipaddress.ip_address(bytes.fromhex(gateway))
-    found = [(int(metric, 16), netdev, str(address))]
-    return found if _is_default(flags, destination, length) else []
-
-
-def _is_default(flags: str, *zeros: str) -> bool:
-    """Whether a route is up, no refusal, and to everywhere."""
-    is_up = int(flags, 16) & (_UP | _REJECT) == _UP
-    return is_up and not any(int(text, 16) for text in zeros)
 
 
 def _ssh(

@@ -12,10 +12,9 @@ network's name.
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import replace
-from typing import Any, Optional
+from dataclasses import dataclass, replace
+from typing import Optional
 
 from ovirt_rdma.host.collect.netdevs import concerned
 from ovirt_rdma.host.collect.tools import Tools
@@ -26,8 +25,8 @@ from ovirt_rdma.host.facts.devices import (
     Profile,
     Property,
 )
-from ovirt_rdma.host.facts.infiniband import MODE_PROPERTY
 from ovirt_rdma.host.system.commands import CommandFailed
+from ovirt_rdma.host.system.json_codec import Records, WrongRecord, json_value
 from ovirt_rdma.host.system.tree import FileTree
 
 _NMCLI = ("nmcli", "-t", "-f")
@@ -59,11 +58,7 @@ def read_network_manager(
         return NetworkManager(running=False)
     if text is None:
         return None
-    state = text.strip()
-    if state not in ("running", "not running"):
-        problems.append(f"nmcli does not print NetworkManager's state: {text!a}")
-        return None
-    if state != "running":
+    if text.strip() != "running":
         return NetworkManager(running=False)
     devices: dict[bool, list[str]] = {True: [], False: []}
     text = tools.text([*_NMCLI, "DEVICE,STATE", "device"], problems)
@@ -187,43 +182,43 @@ def read_ovirt_networks(
             )
             break
         try:
-            networks += [] if data is None else [_parsed(name, json.loads(data))]
-        except (ValueError, RecursionError) as error:
-            reason = "nested too deeply" if isinstance(error, RecursionError) else error
-            problems.append(f"{folder}/{name} is not a network of VDSM: {reason}")
+            if data is not None:
+                config = _FORM.read(_Config, json_value(data))
+                networks.append(_network(name, config))
+        except WrongRecord as error:
+            problems.append(f"{folder}/{name} is not a network of VDSM: {error}")
     return tuple(networks)
 
 
-def _parsed(name: str, network: Any) -> OvirtNetwork:
-    """Read it as VDSM's NetworkConfig does (network/nmstate/bridge_util.py)."""
-    if not isinstance(network, dict):
-        raise ValueError("not an object")
-    vlan = _number(network, "vlan")
-    custom = network.get("custom")
-    mode = custom.get(MODE_PROPERTY) if isinstance(custom, dict) else None
-    below = _word(network, "nic") or _word(network, "bonding")
+@dataclass(frozen=True)
+class _Custom:
+    ipoib_mode: Optional[str]  # MODE_PROPERTY
+
+
+@dataclass(frozen=True)
+class _Config:
+    """What we read of VDSM's NetworkConfig (network/nmstate/bridge_util.py)."""
+
+    nic: Optional[str]
+    bonding: Optional[str]
+    vlan: Optional[int]
+    bridged: Optional[bool]
+    mtu: Optional[int]
+    defaultRoute: Optional[bool]
+    custom: Optional[_Custom]
+
+
+_FORM = Records("a network", any_keys=True)
+
+
+def _network(name: str, config: _Config) -> OvirtNetwork:
+    below, vlan = config.nic or config.bonding, config.vlan
     return OvirtNetwork(
         name=name,
-        southbound=f"{below}.{vlan}" if below and vlan is not None else below,
-        bridged=network.get("bridged") is True,
+        southbound=f"{below}.{vlan}" if below and vlan is not None else below or None,
+        bridged=bool(config.bridged),
         vlan=vlan,
-        mtu=_number(network, "mtu"),
-        default_route=network.get("defaultRoute") is True,
-        ipoib_mode=mode if isinstance(mode, str) else None,
+        mtu=config.mtu,
+        default_route=bool(config.defaultRoute),
+        ipoib_mode=config.custom.ipoib_mode if config.custom else None,
     )
-
-
-def _word(network: dict[str, Any], key: str) -> Optional[str]:
-    word = network.get(key)
-    if word is not None and not isinstance(word, str):
-        raise ValueError(f"{key} is not a text")
-    return word or None
-
-
-def _number(network: dict[str, Any], key: str) -> Optional[int]:
-    number = network.get(key)
-    if number is None:
-        return None
-    if isinstance(number, bool) or not isinstance(number, int):
-        raise ValueError(f"{key} is not a number")
-    return number

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Optional
 
-from ovirt_rdma.host.collect.storage import MOUNTINFO, parse_mountinfo, visible
+from ovirt_rdma.host.collect.storage import MOUNTINFO, parse_mountinfo
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.model import NfsExport, NfsServer
 from ovirt_rdma.host.system.commands import CommandFailed
@@ -153,7 +153,7 @@ def _exports(
     confs = [*_texts(tree, _CONF, ".conf", problems)]
     root = next(filter(None, map(root_folder, reversed(confs))), "")
     entries, _ = parse_mountinfo(tree.data(MOUNTINFO, problems) or b"")
-    options = {one.mountpoint: one.options for one in visible(entries)}
+    options = {place: one.options for place, one in entries.items()}
     found: list[NfsExport] = []
     for export in export_table(_text(tree, _ETAB)):
         if len(found) == _MOST_EXPORTS:

@@ -121,8 +121,7 @@ def read_rdma_stacks(
     Without ``ofed_info`` MLNX_OFED and DOCA cannot be distinguished, and have no
     version. Files that remain after a removal are found too; ``evidence`` names them.
     """
-    folder = f"/lib/modules/{release}"
-    paths = module_paths(tree.data(f"{folder}/modules.dep") or b"", folder)
+    paths = module_paths(tree.data(f"/lib/modules/{release}/modules.dep") or b"")
     evidence = [paths[_OFED_MODULE]] if _OFED_MODULE in paths else []
     evidence += [path for path in _OFED_FILES if tree.real_path(path)]
     name, version = EITHER, None

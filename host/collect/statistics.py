@@ -17,10 +17,8 @@ from ovirt_rdma.host.collect.storage import (
     MOUNTINFO,
     MOUNTSTATS,
     Section,
-    number_in,
     parse_mountinfo,
     parse_mountstats,
-    visible,
 )
 from ovirt_rdma.host.collect.tools import read_each
 from ovirt_rdma.host.facts.statistics import (
@@ -34,6 +32,7 @@ from ovirt_rdma.host.facts.statistics import (
     Transport,
     option_value,
 )
+from ovirt_rdma.host.system.text import whole
 from ovirt_rdma.host.system.tree import FileTree, read_uptime
 
 _RDMA = "/sys/class/infiniband"
@@ -94,12 +93,11 @@ def _mounts(tree: FileTree, problems: list[str]) -> tuple[MountStatistics, ...]:
     if not mounts:
         return ()
     entries, _ = parse_mountinfo(tree.data(MOUNTINFO, problems) or b"")
-    addresses = {
-        entry.mountpoint: option_value(entry.options, "addr")
-        for entry in visible(entries)
-    }
     return tuple(
-        mount._replace(address=addresses.get(mount.mountpoint)) for mount in mounts
+        mount._replace(address=option_value(entries[mount.mountpoint].options, "addr"))
+        if mount.mountpoint in entries
+        else mount
+        for mount in mounts
     )
 
 
@@ -110,7 +108,8 @@ def parse_mount_statistics(
     torn or have another number of columns than the kernels that we know.
     """
     odd: list[int] = []
-    mounts = tuple(_counted(one, odd) for one in parse_mountstats(data).values())
+    sections = parse_mountstats(data).items()
+    mounts = tuple(_counted(place, section, odd) for place, section in sections)
     if not odd:
         return mounts, []
     more = f" (and {len(odd) - 1} more)" if len(odd) > 1 else ""
@@ -121,11 +120,10 @@ def parse_mount_statistics(
     return mounts, [sentence]
 
 
-def _counted(section: Section, odd: list[int]) -> MountStatistics:
+def _counted(mountpoint: str, section: Section, odd: list[int]) -> MountStatistics:
     """Read the lines that nfs_show_stats() and rpc_clnt_show_stats() print
     (fs/nfs/super.c, net/sunrpc/stats.c).
     """
-    mount = section.mount
     found: dict[str, Any] = {}
     transports: list[Transport] = []
     operations: dict[str, OperationStatistics] = {}
@@ -156,13 +154,12 @@ def _counted(section: Section, odd: list[int]) -> MountStatistics:
         if not known:
             odd.append(number)
     options = found.get("options", "")
+    sizes = ("rsize", "wsize", "nconnect")
     return MountStatistics(
-        mount.mountpoint,
-        mount.source,
+        mountpoint,
+        section.source,
         version=option_value(options, "vers"),
-        rsize=number_in(option_value(options, "rsize")),
-        wsize=number_in(option_value(options, "wsize")),
-        nconnect=number_in(option_value(options, "nconnect")),
+        **{name: whole(option_value(options, name) or "") for name in sizes},
         transports=tuple(transports),
         operations=tuple(operations.values()),
         **found,
@@ -272,8 +269,8 @@ def read_ports(
 
     def read(device: str, failures: list[str]) -> list[PortCounters]:
         folder = f"{_RDMA}/{device}"
-        whole = _counters(tree, f"{folder}/hw_counters", failures, wanted)
-        counted = [PortCounters(device, 0, whole)] if whole else []
+        of_all = _counters(tree, f"{folder}/hw_counters", failures, wanted)
+        counted = [PortCounters(device, 0, of_all)] if of_all else []
         names = (name for name in tree.names(f"{folder}/ports") if name.isdecimal())
         for port in sorted(names, key=int):
             counters: dict[str, Optional[int]] = {}

@@ -41,31 +41,21 @@ class MountEntry(NamedTuple):
     options: str
 
 
-def parse_mountinfo(data: bytes) -> tuple[list[MountEntry], list[str]]:
-    """Return the entries in the kernel's order, and a sentence for each invalid line.
-
-    Any bytes are accepted.
+def parse_mountinfo(data: bytes) -> tuple[dict[str, MountEntry], list[str]]:
+    """Return the visible mounts by mount point, in the kernel's order: of stacked ones
+    the last; and a sentence for each invalid line. Any bytes are accepted.
     """
-    entries, problems = [], []
+    mounts: dict[str, MountEntry] = {}
+    problems = []
     # Not splitlines(): names may have a carriage return or a form feed.
     for number, line in enumerate(data.split(b"\n"), 1):
-        if not line:
-            continue
         entry = _entry(line.split(b" "))
         if entry:
-            entries.append(entry)
-        else:
+            mounts.pop(entry.mountpoint, None)
+            mounts[entry.mountpoint] = entry
+        elif line:
             problems.append(f"{MOUNTINFO} line {number} is not a mount entry: skipped")
-    return entries, problems
-
-
-def visible(entries: list[MountEntry]) -> list[MountEntry]:
-    """Return the visible mount of each mount point: the last of stacked mounts."""
-    last: dict[str, MountEntry] = {}
-    for entry in entries:
-        last.pop(entry.mountpoint, None)
-        last[entry.mountpoint] = entry
-    return list(last.values())
+    return mounts, problems
 
 
 def unescape(field: bytes) -> str:
@@ -115,11 +105,11 @@ def _entry(fields: list[bytes]) -> Optional[MountEntry]:
 
 
 class Section(NamedTuple):
-    """An NFS mount in mountstats: its entry, without options, and the words of its
-    lines, each with its number.
+    """An NFS mount in mountstats: its source, and the words of its lines, each with its
+    number.
     """
 
-    mount: MountEntry
+    source: str
     lines: list[tuple[int, list[bytes]]]
 
 
@@ -130,29 +120,20 @@ def parse_mountstats(data: bytes) -> dict[str, Section]:
     sections: dict[str, Section] = {}
     section: Optional[Section] = None
     for number, line in enumerate(data.split(b"\n"), 1):
+        words = line.split()
         if line.startswith((b"device ", b"no device ")):
-            section, mount = None, _device(line.split(b" "))
-            if mount is not None:
-                sections.pop(mount.mountpoint, None)
-            if mount is not None and mount.fstype in NFS_TYPES:
-                section = sections[mount.mountpoint] = Section(mount, [])
-        elif section is not None:
-            words = line.split()
-            if words:
-                section.lines.append((number, words))
+            # device SOURCE mounted on PATH with fstype TYPE [statvers=1.1]: without
+            # spaces, which the kernel escapes.
+            section, words = None, line.split(b" ")
+            if words[2:4] == [b"mounted", b"on"] and words[5:7] == [b"with", b"fstype"]:
+                place, kind = unescape(words[4]), b"".join(words[7:8])
+                sections.pop(place, None)
+                if kind.decode("latin-1") in NFS_TYPES:
+                    section = Section(normalised_source(unescape(words[1])), [])
+                    sections[place] = section
+        elif section is not None and words:
+            section.lines.append((number, words))
     return sections
-
-
-def _device(words: list[bytes]) -> Optional[MountEntry]:
-    """Read ``device SOURCE mounted on PATH with fstype TYPE [statvers=1.1]``; the
-    source is one word, because the kernel escapes spaces.
-    """
-    if words[2:4] != [b"mounted", b"on"] or words[5:7] != [b"with", b"fstype"]:
-        return None
-    if len(words) == 7:
-        return None
-    source = normalised_source(unescape(words[1]))
-    return MountEntry(unescape(words[4]), unescape(words[7]), source, "")
 
 
 def nfs_mounts(
@@ -165,7 +146,7 @@ def nfs_mounts(
     problems += odd
     sections = parse_mountstats(mountstats)
     mounts = []
-    for entry in visible(entries):
+    for entry in entries.values():
         if entry.fstype not in NFS_TYPES:
             continue
         values = dict(
@@ -173,15 +154,11 @@ def nfs_mounts(
         )
         protocols, age_s, program = [], None, None
         section = sections.get(entry.mountpoint)
-        for number, (key, *words) in section.lines if section else ():
-            if key == b"xprt:" and not words:
-                problems.append(
-                    f"{MOUNTSTATS} line {number} names no transport: skipped"
-                )
-            elif key == b"xprt:":
+        for _, (key, *words) in section.lines if section else ():
+            if key == b"xprt:" and words:
                 protocols.append(words[0].decode("utf-8", "surrogateescape"))
             elif key == b"age:" and len(words) == 1:
-                age_s = number_in(words[0].decode("ascii", "replace"))
+                age_s = whole(words[0].decode("ascii", "replace"))
             elif key == b"impl_id:":
                 said = _PROGRAM.match(b" ".join(words))
                 if said and any(said.groups()):
@@ -194,7 +171,7 @@ def nfs_mounts(
                 options=entry.options,
                 version=values.get("vers"),
                 protocol=values.get("proto"),
-                port=number_in(values.get("port"), 5),
+                port=whole(values.get("port", "")),
                 address=values.get("addr"),
                 age_s=age_s,
                 protocols=tuple(protocols),
@@ -206,13 +183,6 @@ def nfs_mounts(
 
 # What the server says that it is (fs/nfs/super.c, show_implementation_id).
 _PROGRAM = re.compile(rb"name='(.*?)',domain='(.*?)',date='")
-
-
-def number_in(text: Optional[str], digits: int = 20) -> Optional[int]:
-    """Return a number of at most so many digits; unsigned 64 bit numbers have 20."""
-    if text is None or not (text.isascii() and text.isdecimal()) or len(text) > digits:
-        return None
-    return int(text)
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ def test_odd_text_makes_facts_that_can_be_read_back(host, changes, devinfo):
             rdma_devices=devices,
             netdevs=reader.netdevs(problems),
         )
-        sessions = read_storage_sessions(tree, problems)
+        sessions = read_storage_sessions(tree, (), problems)
         uses = read_netdev_uses(tree, facts, sessions, problems)
     finally:
         for file, content in before.items():

@@ -50,8 +50,8 @@ def uses(host: FakeRoot, tools=None, **facts):
     problems: list[str] = []
     known = {"netdevs": NETDEVS, **facts}
     tree = FileTree(host.path)
-    sessions = read_storage_sessions(tree, problems)
     facts = Facts("hv1", "6.1", 1.0, **known)
+    sessions = read_storage_sessions(tree, facts.nfs_mounts, problems)
     found = read_netdev_uses(tree, facts, sessions, problems, tools=tools)
     return found, problems
 
