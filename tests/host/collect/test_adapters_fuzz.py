@@ -25,7 +25,6 @@ from ovirt_rdma.host.collect.netdev_users import (
 )
 from ovirt_rdma.host.collect.rdma import (
     parse_port_mtus,
-    rates_mbps,
     read_adapters,
     read_rdma_devices,
 )
@@ -97,16 +96,6 @@ def test_an_odd_connection_hides_no_other_one(data):
     for connection in connections:
         assert plain_address(connection.local) == connection.local
         ipaddress.ip_address(connection.remote)
-
-
-@given(
-    mutated(["40 Gb/sec (4X QDR)", "2.5 Gb/sec (1X SDR)"], PIECES),
-    st.sampled_from(["InfiniBand", "Ethernet", "unknown"]),
-)
-def test_a_payload_rate_is_of_a_rate(text, link_layer):
-    rate, payload = rates_mbps(text, link_layer)
-    assert payload is None or rate is not None
-    assert payload is None or payload >= 0
 
 
 SYS_TEXT = st.sampled_from(

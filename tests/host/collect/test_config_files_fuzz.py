@@ -19,19 +19,16 @@ from ovirt_rdma.host.collect.modules import (
     load_lines,
     modprobe_lines,
     module_paths,
-    parameter_lines,
-    parameters_of,
 )
 from ovirt_rdma.host.collect.software import (
     read_distribution,
     read_kernel_config,
     read_rdma_stacks,
     read_udev_lines,
-    read_units,
 )
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts import model
-from ovirt_rdma.host.facts.model import CONCERNED, Facts, Modules, Software
+from ovirt_rdma.host.facts.model import Facts, Modules, Software
 from ovirt_rdma.host.system.tree import FileTree
 
 PIECES = st.sampled_from(
@@ -45,10 +42,6 @@ MODPROBE = [
     "install mlx4_core /sbin/modprobe -i mlx4_core && /usr/libexec/mlx4-setup.sh\n",
 ]
 LOADS = ["; comment\n# comment\nib_ipoib\n  nvme-rdma\n\nxprtrdma\n"]
-COMMAND_LINES = [
-    'BOOT_IMAGE=/vmlinuz ro "mlx5_core.dyndbg=file x.c +p" mlx4_core.msi_x=0 quiet\n',
-    "modprobe.blacklist=ib_ipoib,nouveau module_blacklist=mlx4_en modules_load=ib_srp",
-]
 UDEV = [
     'ACTION=="add", SUBSYSTEM=="net", ATTR{type}=="32", \\\n  ATTR{mode}="connected"\n',
     'KERNEL=="ib*|eth*", RUN+="/sbin/ethtool -K $name tso off"\n',
@@ -61,10 +54,6 @@ OS_RELEASE = [
 KERNEL_CONFIG = [
     "CONFIG_INFINIBAND=m\n# CONFIG_MLX4_CORE_GEN2 is not set\nCONFIG_NFS_FS=m\n"
     'CONFIG_LOCALVERSION=""\n',
-]
-UNITS = [
-    "Id=rdma-hw.target\nLoadState=loaded\nActiveState=active\nUnitFileState=static\n\n"
-    "Id=opensm.service\nLoadState=not-found\nActiveState=inactive\n",
 ]
 DEPENDENCIES = [
     "kernel/net/sunrpc/xprtrdma/rpcrdma.ko.xz: kernel/net/sunrpc/sunrpc.ko.xz\n"
@@ -112,14 +101,6 @@ def test_module_files_with_odd_lines_keep_the_good_ones(modprobe, loads):
     assert comes_back(modules=parts)
 
 
-@given(mutated(COMMAND_LINES, PIECES))
-def test_odd_command_lines_give_options_of_known_modules_only(text):
-    lines, _ = parameter_lines(parameters_of(text))
-    assert all(line.module in CONCERNED for line in lines)
-    assert all(line.text in text for line in lines)
-    assert comes_back(modules=Modules(modprobe_lines=tuple(lines)))
-
-
 @given(mutated(UDEV, PIECES))
 def test_odd_udev_rules_keep_the_good_one(text):
     good = 'SUBSYSTEM=="net", ATTR{mode}="connected"'
@@ -145,16 +126,6 @@ def test_odd_kernel_configurations_keep_the_good_line(text):
     assert ("SUNRPC_XPRT_RDMA", "m") in [(o.name, o.value) for o in found]
     assert len({option.name for option in found}) == len(found)
     assert comes_back(software=Software(kernel_config=found))
-
-
-@given(mutated(UNITS, PIECES))
-def test_odd_units_keep_the_good_one(text):
-    said = f"{text}\n\nId=vdsmd.service\nLoadState=loaded\n"
-    problems = []
-    units = read_units(OneFile(""), Tools(lambda argv: said), problems)
-    assert (units[-1].name, units[-1].load) == ("vdsmd.service", "loaded")
-    assert comes_back(software=Software(units=units))
-    assert problems == []
 
 
 @given(mutated(DEPENDENCIES, PIECES), mutated(["OFED-internal-25.01-0.6.0:"], PIECES))

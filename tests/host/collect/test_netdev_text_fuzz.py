@@ -24,7 +24,6 @@ from ovirt_rdma.host.collect.network_manager import (
 )
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts import model
-from ovirt_rdma.host.facts.devices import TSO_FEATURES, Offload
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -63,16 +62,6 @@ PIECES = st.sampled_from(
      "1e999", "9" * 5000, "[" * 3000, "Features for ", " [fixed]", "on", "off",
      "\u2028", "\x85", "\udcff", "\x00", "connection.uuid:", "connection.id:"]
 ) | st.text(max_size=4)  # fmt: skip
-
-
-@given(mutated(FEATURES, PIECES))
-def test_odd_features_hide_no_other_netdev(text):
-    tso = "tx-tcp-segmentation"
-    found = netdevs.features(f"{text}\nFeatures for ib9:\n\t{tso}: on\n")
-    assert found["ib9"][0] == Offload(tso, True)
-    for name, offloads in found.items():
-        assert name in text or name == "ib9"
-        assert {one.name for one in offloads} <= set(TSO_FEATURES)
 
 
 @given(mutated(PAUSE, PIECES), mutated(PFC, PIECES), mutated(APP, PIECES))

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
-import shutil
-
 import pytest
 from support.fakes.fake_hosts import (
     connectx3_ib,
@@ -134,24 +132,6 @@ def test_an_empty_or_unreadable_text_is_unknown(rxe, name):
     assert problems == [f"{PORT}/{name} cannot be read: Is a directory"]
 
 
-@pytest.mark.parametrize(
-    "text, rate",
-    [
-        ("2.5 Gb/sec (1X SDR)", 2500),
-        ("40 Gb/sec (4X QDR)", 40000),
-        ("56 Gb/sec (4X FDR)", 56000),
-        ("100 Gb/sec (2X HDR)", 100000),
-        ("400 Gb/sec (4X NDR)", 400000),
-        ("10 Gb/sec", 10000),
-    ],
-)
-def test_rates(rxe, text, rate):
-    rxe.write(f"{PORT}/rate", text)
-    port, problems = only_port(rxe)
-    assert port.rate_mbps == rate
-    assert not problems
-
-
 def test_a_port_without_a_rate(rxe):
     rxe.unreadable(f"{PORT}/rate")
     port, problems = only_port(rxe)
@@ -166,15 +146,6 @@ def test_an_odd_rate_is_named(rxe):
     assert problems == [f"{PORT}/rate reads 'fast', not a rate in Gb/sec"]
 
 
-@pytest.mark.parametrize("text", ["fe80::1", "nonsense", b"\xff", "FE80:" * 8])
-def test_an_odd_gid_is_left_out(rxe, text):
-    rxe.write(f"{PORT}/gids/1", text)
-    port, problems = only_port(rxe)
-    assert [gid.index for gid in port.gids] == [0, 2]
-    (problem,) = problems
-    assert problem.startswith(f"{PORT}/gids/1 reads ")
-
-
 def test_a_gid_whose_attributes_cannot_be_read(rxe):
     rxe.unreadable(f"{PORT}/gid_attrs/types/1")
     rxe.unreadable(f"{PORT}/gid_attrs/ndevs/1")
@@ -185,19 +156,3 @@ def test_a_gid_whose_attributes_cannot_be_read(rxe):
         (1, None, None),
     ]
     assert not problems
-
-
-def test_a_folder_that_is_no_port_is_none(rxe):
-    rxe.write("/sys/class/infiniband/rxe0/ports/one/state", "4: ACTIVE")
-    _, problems = only_port(rxe)
-    assert problems == []
-
-
-def test_a_device_that_went_away_hides_no_other(rxe):
-    rxe.rdma_device("rxe1")
-    gone = (rxe.path / "sys/class/infiniband/rxe1").resolve()
-    shutil.rmtree(gone)
-    problems: list[str] = []
-    (device,) = rxe.reader().rdma_devices(problems)
-    assert device.name == "rxe0"
-    assert problems == ["/sys/class/infiniband/rxe1 disappeared during the read"]

@@ -8,7 +8,6 @@ import os
 import pytest
 from support.fakes.fake_mounts import FakeMounts
 
-from ovirt_rdma.host.collect import statistics
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.facts.statistics import PortCounters, SunrpcTransport
 from ovirt_rdma.host.system.tree import FileTree
@@ -218,23 +217,9 @@ def test_only_proc_and_sys_are_read_and_no_address_of_a_connection(host, monkeyp
     assert not any(path.endswith("srcaddr") for path in read)
 
 
-def test_without_ports_no_device_is_asked(host):
-    port(host, symbol_error="3")
-    assert read_statistics(FileTree(host.path), ports=False).ports == ()
-
-
 def test_only_the_counters_that_are_wanted_are_asked_for(host):
     port(host, symbol_error="3", link_downed="1")
     host.unreadable(f"{ROCE}/ports/1/counters/link_downed")
     found = read_statistics(FileTree(host.path), counters={"symbol_error"})
     assert found.ports[0].counters == {"symbol_error": 3}
     assert not found.problems
-
-
-def test_this_machine_is_read_without_an_error():
-    assert read_statistics(FileTree("/")).taken_s > 0
-
-
-def test_every_queue_of_xprt_info_is_a_field():
-    fields = set(SunrpcTransport._fields)
-    assert set(statistics._INFO.values()) <= fields
