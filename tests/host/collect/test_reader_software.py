@@ -63,13 +63,6 @@ def test_a_tree_that_only_looks_like_a_host_runs_nothing(host):
     assert (found, problems) == (Software(distribution="el9"), [])
 
 
-def test_the_whole_snapshot_has_it(host):
-    host.package("vdsm", "4.50.5.1")
-    host.unit("opensm.service")
-    host.kernel_config(INFINIBAND="m")
-    assert host.reader().facts().software == software(host)
-
-
 # SELinux
 
 
@@ -329,14 +322,6 @@ def test_places_order_and_folders(host):
         ),
     )
     assert problems == []
-
-
-def test_a_rule_over_several_lines_is_at_its_first(host):
-    host.udev_rules(
-        "x", 'A="1", \\', '  B="2"', "", 'C="3", \\', 'ATTR{mode}="datagram"'
-    )
-    (line,) = udev_lines(host)
-    assert (line.line, line.text) == (4, 'C="3", ATTR{mode}="datagram"')
 
 
 def test_a_file_that_cannot_be_read_hides_no_other(host):
