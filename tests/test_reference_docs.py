@@ -34,7 +34,6 @@ SPDX = "<!-- SPDX-License-Identifier: GPL-2.0-or-later -->\n"
 SHOWN = "shown by `facts`, for people"
 PROOF = "`nfs list` and `nfs check` prove mounts with it"
 REPORT = "in the report's picture"
-DAEMONS = "`status` compares VDSM's daemons"
 # Facts that no rule reads on those hosts, and why.
 NOT_READ = {
     "Bond.active": "`nfs check` and the report: IPoIB's rules hold for each member",
@@ -61,11 +60,8 @@ NOT_READ = {
     "Route.gateway": SHOWN,
     "Route.problem": "NFSRDMA-03, where there is no route",
     "Route.source": "`nfs check` finds the port of an address with it",
-    "SELinux": DAEMONS,
-    "Software.selinux": DAEMONS,
     "Software.subnet_manager": "IB-PORT-01, where a port has no subnet manager",
     "Unit.enabled": "UNIT-01, where openibd is installed",
-    "VdsmDaemon": DAEMONS,
     "VfPort.number": "VF-02 sets GUIDs by it",
     "VfPort.pkey_indexes": "VF-03, for mlx4",
 }

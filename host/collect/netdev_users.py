@@ -20,7 +20,6 @@ and get_tcp6_sock().
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import re
 import sys
@@ -72,8 +71,7 @@ class NetdevPaths:
     def towards(self, remote: str) -> Optional[list[str]]:
         """Return the netdevs by which ``remote`` is reached; None if unknown.
 
-        An RDMA connection to it shows the local end. Otherwise the route decides, or,
-        without a route in the facts, the networks that contain ``remote``.
+        An RDMA connection to it shows the local end. Otherwise the route decides.
         """
         scope = remote.partition("%")[2]
         if scope in self.names:
@@ -83,25 +81,9 @@ class NetdevPaths:
         if connected:
             return list(dict.fromkeys(connected))
         route = self._routes.get(_same(remote))
-        if route:
-            return [route.netdev] if route.netdev in self.names else []
-        return self._on_link(plain_address(remote)) or None
-
-    def _on_link(self, remote: str) -> list[str]:
-        """Return the netdevs with the smallest network that contains ``remote``."""
-        address = _ip(remote)
-        if address is None or address.is_link_local:
-            return []  # in the network of each netdev
-        lengths: dict[str, int] = {}
-        for netdev in self._netdevs:
-            for text in netdev.addresses:
-                with contextlib.suppress(ValueError):
-                    network = ipaddress.ip_interface(text).network
-                    if address in network:
-                        longest = max(lengths.get(netdev.name, 0), network.prefixlen)
-                        lengths[netdev.name] = longest
-        best = max(lengths.values(), default=0)
-        return [name for name, length in lengths.items() if length == best]
+        if route is None:
+            return None
+        return [route.netdev] if route.netdev in self.names else []
 
 
 def _ip(text: str) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address, None]:
@@ -481,10 +463,6 @@ def _unknown(purpose: str, what: str, problems: list[str]) -> NetdevUse:
     return NetdevUse(None, purpose, f"{what}, by an unknown netdev")
 
 
-_LINE = re.compile(
-    rb"\s*[0-9]+: ([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4})"
-    rb" ([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4}) ([0-9A-F]{2}) .*"
-)
 _ESTABLISHED = b"01"  # include/net/tcp_states.h
 
 
@@ -508,21 +486,23 @@ def parse_connections(data: bytes) -> tuple[tuple[Connection, ...], int]:
     connections = []
     invalid = 0
     for line in data.split(b"\n")[1:]:  # without the headings
-        if not line.strip():
-            continue
-        match = _LINE.fullmatch(line)
-        if not match:
-            invalid += 1
-        elif match.group(5) == _ESTABLISHED:
-            connections.append(
-                Connection(
-                    _address(match[1]),
-                    int(match[2], 16),
-                    _address(match[3]),
-                    int(match[4], 16),
-                )
-            )
+        try:
+            _, local, remote, state = line.split()[:4]
+            if state == _ESTABLISHED:
+                connections.append(Connection(*_end(local), *_end(remote)))
+        except ValueError:
+            invalid += bool(line.strip())
     return tuple(connections), invalid
+
+
+def _end(text: bytes) -> tuple[str, int]:
+    """Read ``0200000A:C000``: 32-bit words in the host's byte order, each printed as
+    one number, and the port.
+    """
+    words, port = text.split(b":")
+    numbers = [int(words[place : place + 8], 16) for place in range(0, len(words), 8)]
+    packed = b"".join(number.to_bytes(4, sys.byteorder) for number in numbers)
+    return plain_address(str(ipaddress.ip_address(packed))), int(port, 16)
 
 
 def plain_address(text: str) -> str:
@@ -533,10 +513,3 @@ def plain_address(text: str) -> str:
     """
     address = _ip(text)
     return str(getattr(address, "ipv4_mapped", None) or address or text)
-
-
-def _address(words: bytes) -> str:
-    """Read 32-bit words in the host's byte order, each printed as one number."""
-    numbers = [int(words[place : place + 8], 16) for place in range(0, len(words), 8)]
-    packed = b"".join(number.to_bytes(4, sys.byteorder) for number in numbers)
-    return plain_address(str(ipaddress.ip_address(packed)))

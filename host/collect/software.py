@@ -28,7 +28,7 @@ import posixpath
 import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Optional, Union
+from typing import NamedTuple, Optional, Union
 
 from ovirt_rdma.host.collect.modules import module_paths
 from ovirt_rdma.host.collect.tools import Tools
@@ -36,11 +36,9 @@ from ovirt_rdma.host.facts.model import (
     KernelOption,
     OwnFile,
     RdmaStack,
-    SELinux,
     Software,
     UdevLine,
     Unit,
-    VdsmDaemon,
 )
 from ovirt_rdma.host.paths import (
     DAEMON_UNIT,
@@ -210,7 +208,6 @@ def read_software(
         udev_lines=read_udev_lines(tree, problems),
         subnet_manager=subnet_manager(units),
         own_files=read_own_files(tree, problems),
-        selinux=read_selinux(tree),
     )
 
 
@@ -370,20 +367,26 @@ def running_scripts(
             yield pid, script
 
 
-def read_selinux(tree: FileTree) -> Optional[SELinux]:
-    """Return the mode of SELinux and the contexts of VDSM's running daemons, as far as
-    they can be read; None if SELinux is disabled.
+class SELinux(NamedTuple):
+    """SELinux, if enabled: enforcing or permissive, and the contexts of VDSM's running
+    daemons, ``vdsmd`` and ``supervdsmd``: ``system_u:system_r:virtd_t:s0-s0:c0.c1023``.
     """
+
+    enforcing: bool
+    contexts: dict[str, str]
+
+
+def read_selinux(tree: FileTree) -> Optional[SELinux]:
+    """Return SELinux with the contexts that can be read; None if it is disabled."""
     enforce = tree.text(_ENFORCE)
     if enforce is None:
         return None
-    daemons: dict[str, VdsmDaemon] = {}
+    contexts: dict[str, str] = {}
     for pid, script in running_scripts(tree, _DAEMONS):
         context = (tree.text(f"/proc/{pid}/attr/current") or "").rstrip("\0")
         if context:
-            daemon = VdsmDaemon(_DAEMONS[script], context)
-            daemons.setdefault(daemon.name, daemon)
-    return SELinux(enforce == "1", tuple(daemons[name] for name in sorted(daemons)))
+            contexts.setdefault(_DAEMONS[script], context)
+    return SELinux(enforce == "1", contexts)
 
 
 SECTION = "irs"

@@ -297,24 +297,6 @@ class OwnFile:
 
 
 @dataclass(frozen=True)
-class VdsmDaemon:
-    """A running daemon of VDSM, ``vdsmd`` or ``supervdsmd``, and its SELinux context:
-    ``system_u:system_r:virtd_t:s0-s0:c0.c1023``.
-    """
-
-    name: str
-    context: str
-
-
-@dataclass(frozen=True)
-class SELinux:
-    """SELinux, if enabled: enforcing or permissive, and VDSM's running daemons."""
-
-    enforcing: bool
-    daemons: tuple[VdsmDaemon, ...] = ()
-
-
-@dataclass(frozen=True)
 class Software:
     """Installed and configured software.
 
@@ -323,7 +305,6 @@ class Software:
     kernel_config: None if there is no configuration of the running kernel
     subnet_manager: the unit of a subnet manager that is running on this host
     own_files: our existing configuration files
-    selinux: None if SELinux is disabled
     """
 
     distribution: Optional[str] = None
@@ -335,7 +316,6 @@ class Software:
     udev_lines: tuple[UdevLine, ...] = ()
     subnet_manager: Optional[str] = None
     own_files: tuple[OwnFile, ...] = ()
-    selinux: Optional[SELinux] = None
 
 
 # For a text that the kernel did not have or that is invalid; ``Facts.problems`` says
@@ -585,16 +565,12 @@ def load(path: Union[str, Path]) -> Facts:
 
 
 def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Check what decisions need besides types: addresses must be IP addresses."""
-    for key in _ADDRESSES.get(cls, ()):
-        if values[key] is None:
-            continue
+    """Check what decisions need besides types: the ends of a route are IP addresses.
+    Other addresses are the kernel's text.
+    """
+    for key in ("destination", "source") if cls is Route else ():
         try:
-            ipaddress.ip_address(values[key])
+            ipaddress.ip_address("::" if values[key] is None else values[key])
         except ValueError:
             return key, f"is {values[key]!a}, not an IP address"
     return "", ""
-
-
-# Fields that decisions use as IP addresses. Other addresses are the kernel's text.
-_ADDRESSES = {Route: ("destination", "source")}

@@ -46,9 +46,17 @@ NETDEVS = (
 )
 
 
+ROUTES = (
+    Route("10.0.0.1", "ib0"),
+    Route("fd00::1", "ib0"),
+    Route("10.0.2.1", "ib1"),
+    Route("10.1.0.1", "ib0.8001"),
+)
+
+
 def uses(host: FakeRoot, tools=None, **facts):
     problems: list[str] = []
-    known = {"netdevs": NETDEVS, **facts}
+    known = {"netdevs": NETDEVS, "routes": ROUTES, **facts}
     tree = FileTree(host.path)
     facts = Facts("hv1", "6.1", 1.0, **known)
     sessions = read_storage_sessions(tree, facts.nfs_mounts, problems)
@@ -73,13 +81,6 @@ NFS = "nas:/data at /rhev/nas"
         ("192.0.2.9", {"routes": (Route("192.0.2.9", "ib1"),)}, ["ib1"]),
         ("10.9.9.9", {"routes": (Route("10.9.9.9", problem="unreachable"),)}, []),
         ("127.0.0.1", {"routes": (Route("127.0.0.1", "lo"),)}, []),
-        # Without ip: the smallest network that contains the server.
-        ("10.1.7.7", {}, ["ib0.8001"]),
-        (
-            "10.1.7.7",
-            {"netdevs": (*NETDEVS, netdev("wide", "10.9.0.2/8"))},
-            ["ib0.8001"],
-        ),
         ("fd00::1", {}, ["ib0"]),
         ("fe80::1%ib1", {}, ["ib1"]),
         (  # /proc shows the index of a netdev

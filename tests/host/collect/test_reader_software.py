@@ -10,6 +10,8 @@ from support.fakes.fake_root import EL9_KERNEL
 from ovirt_rdma.host.collect.software import (
     COMMAND,
     UNITS,
+    SELinux,
+    read_selinux,
     read_software,
     read_udev_lines,
 )
@@ -18,11 +20,9 @@ from ovirt_rdma.host.facts.model import (
     KernelOption,
     OwnFile,
     RdmaStack,
-    SELinux,
     Software,
     UdevLine,
     Unit,
-    VdsmDaemon,
 )
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.files import (
@@ -79,10 +79,10 @@ def test_selinux_and_vdsms_daemons(host):
     theirs = ("/usr/bin/python3", "/usr/libexec/vdsm/supervdsmd")
     run_process(host.path, 89, *theirs, user=1000)
     host.write("/proc/89/attr/current", "unconfined_u:unconfined_r:unconfined_t:s0\0")
-    daemons = (VdsmDaemon("supervdsmd", context), VdsmDaemon("vdsmd", context))
-    assert software(host).selinux == SELinux(False, daemons)
+    contexts = {"supervdsmd": context, "vdsmd": context}
+    assert read_selinux(FileTree(host.path)) == SELinux(False, contexts)
     (host.path / "sys/fs/selinux/enforce").unlink()
-    assert software(host).selinux is None
+    assert read_selinux(FileTree(host.path)) is None
 
 
 # Distribution

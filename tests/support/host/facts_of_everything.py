@@ -41,11 +41,9 @@ from ovirt_rdma.host.facts.model import (
     PortError,
     RdmaStack,
     Route,
-    SELinux,
     Software,
     UdevLine,
     Unit,
-    VdsmDaemon,
 )
 
 PF = Adapter(
@@ -249,10 +247,6 @@ EVERYTHING = Facts(
         ),
         udev_lines=(UdevLine("/etc/udev/9.rules", 3, 'ATTR{mode}="connected"'),),
         subnet_manager="opensm.service",
-        selinux=SELinux(
-            enforcing=True,
-            daemons=(VdsmDaemon("vdsmd", "system_u:system_r:virtd_t:s0"),),
-        ),
     ),
     nfs_mounts=(
         NfsMount(
