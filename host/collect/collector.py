@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional, Union
 
-from ovirt_rdma.host.collect.modules import read_modules
 from ovirt_rdma.host.collect.netdev_users import (
     StorageSession,
     addresses_to_route,
@@ -21,15 +20,12 @@ from ovirt_rdma.host.collect.netdev_users import (
 )
 from ovirt_rdma.host.collect.netdevs import (
     read_netdevs,
+    read_network_manager,
+    read_ovirt_networks,
     with_neighbours,
     with_ports,
     with_rdma_details,
 )
-from ovirt_rdma.host.collect.network_manager import (
-    read_network_manager,
-    read_ovirt_networks,
-)
-from ovirt_rdma.host.collect.nfs_server import read_nfs_server
 from ovirt_rdma.host.collect.rdma import (
     RDMA_CLASS,
     read_adapters,
@@ -40,6 +36,7 @@ from ovirt_rdma.host.collect.rdma import (
 from ovirt_rdma.host.collect.software import (
     package_version,
     read_booted_at,
+    read_modules,
     read_software,
 )
 from ovirt_rdma.host.collect.storage import (
@@ -47,6 +44,7 @@ from ovirt_rdma.host.collect.storage import (
     MOUNTSTATS,
     marks_from_json,
     nfs_mounts,
+    read_nfs_server,
 )
 from ovirt_rdma.host.collect.tools import Tools, cm_ids, links, route
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice

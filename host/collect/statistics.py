@@ -154,12 +154,17 @@ def _counted(mountpoint: str, section: Section, odd: list[int]) -> MountStatisti
         if not known:
             odd.append(number)
     options = found.get("options", "")
-    sizes = ("rsize", "wsize", "nconnect")
+    rsize, wsize, nconnect = (
+        whole(option_value(options, name) or "")
+        for name in ("rsize", "wsize", "nconnect")
+    )
     return MountStatistics(
         mountpoint,
         section.source,
         version=option_value(options, "vers"),
-        **{name: whole(option_value(options, name) or "") for name in sizes},
+        rsize=rsize,
+        wsize=wsize,
+        nconnect=nconnect,
         transports=tuple(transports),
         operations=tuple(operations.values()),
         **found,

@@ -15,12 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.mutation import mutated
 
-from ovirt_rdma.host.collect.modules import (
+from ovirt_rdma.host.collect.software import (
     load_lines,
     modprobe_lines,
     module_paths,
-)
-from ovirt_rdma.host.collect.software import (
     read_distribution,
     read_kernel_config,
     read_rdma_stacks,

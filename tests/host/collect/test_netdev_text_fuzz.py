@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from support.fakes.fake_root import FakeRoot, Pci
 from support.mutation import mutated
 
-from ovirt_rdma.host.collect import netdevs, network_manager
+from ovirt_rdma.host.collect import netdevs
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.netdevs import with_rdma_details
-from ovirt_rdma.host.collect.network_manager import (
+from ovirt_rdma.host.collect.netdevs import (
     read_network_manager,
     read_ovirt_networks,
+    with_rdma_details,
 )
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts import model
@@ -80,13 +80,13 @@ def test_odd_dcb_is_a_value_or_a_value_error(pause, pfc, app):
 @given(st.lists(st.text(), min_size=1, max_size=4))
 def test_nmclis_escapes_come_back_exactly(values):
     line = ":".join(v.replace("\\", "\\\\").replace(":", "\\:") for v in values)
-    assert network_manager.fields(line) == tuple(values)
+    assert netdevs.fields(line) == tuple(values)
 
 
 @given(mutated(PROFILES, PIECES))
 def test_no_odd_profile_gives_a_password_or_hides_the_next(text):
     good = "connection.uuid:this\ninfiniband.mtu:4092\n"
-    found = network_manager.profiles(f"{text}\n\n{good}")
+    found = netdevs.profiles(f"{text}\n\n{good}")
     assert [(p.name, p.value) for p in found["this"]] == [
         ("connection.uuid", "this"),
         ("infiniband.mtu", "4092"),

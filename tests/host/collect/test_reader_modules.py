@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from support.fakes.fake_root import EL9_KERNEL
 
-from ovirt_rdma.host.collect.modules import (
+from ovirt_rdma.host.collect.software import (
     load_lines,
     modprobe_lines,
     read_modules,

@@ -4,9 +4,8 @@ from __future__ import annotations
 import pytest
 from support.fakes.fake_root import Pci
 
-from ovirt_rdma.host.collect import network_manager
-from ovirt_rdma.host.collect.netdevs import with_rdma_details
-from ovirt_rdma.host.collect.network_manager import read_network_manager
+from ovirt_rdma.host.collect import netdevs
+from ovirt_rdma.host.collect.netdevs import read_network_manager, with_rdma_details
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.devices import NetworkManager, Property
 from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout
@@ -203,7 +202,7 @@ def test_four_calls_show_all_profiles_and_none_asks_for_secrets(ib0):
     ],
 )
 def test_fields_of_a_line(line, fields):
-    assert network_manager.fields(line) == fields
+    assert netdevs.fields(line) == fields
 
 
 # nmcli 1.42.4, shortened.
@@ -225,7 +224,7 @@ ethtool.pause-rx:
 
 
 def test_a_real_answer_of_nmcli():
-    found = network_manager.profiles(REAL)
+    found = netdevs.profiles(REAL)
     assert found["278c6b64-d34f-4198-ada5-da8b2ef23f06"] == (
         Property("connection.id", "ib:0 \\odd"),
         Property("connection.uuid", "278c6b64-d34f-4198-ada5-da8b2ef23f06"),

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from ovirt_rdma.host.collect.network_manager import STAGING, read_ovirt_networks
+from ovirt_rdma.host.collect.netdevs import STAGING, read_ovirt_networks
 from ovirt_rdma.host.facts.devices import OvirtNetwork
 from ovirt_rdma.host.system.tree import FileTree
 
