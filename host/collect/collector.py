@@ -92,13 +92,13 @@ class HostReader:
         all NFS mounts, and to those of block storage if the session does not show which
         netdev it uses.
         """
-        return self._limited()._snapshot(routes_to, exports)
+        return self._limited()._facts(routes_to, exports)
 
     def _limited(self) -> HostReader:
         tools = self._tools.with_limited_timeouts()
         return HostReader(self._tree.root, tools.run)
 
-    def _snapshot(self, routes_to: Sequence[str], exports: bool) -> Facts:
+    def _facts(self, routes_to: Sequence[str], exports: bool) -> Facts:
         # Imported here: vdsmd reads mounts only, and needs no counters.
         from ovirt_rdma.host.collect.statistics import (  # noqa: PLC0415
             read_statistics,
@@ -186,16 +186,14 @@ class HostReader:
         )
         return replace(facts, netdev_uses=uses, problems=tuple(dict.fromkeys(problems)))
 
-    def mount_facts(self, problems: Problems = None, cm_ids: bool = True) -> Facts:
+    def mount_facts(self, cm_ids: bool = True) -> Facts:
         """Return the facts about NFS mounts and times only.
 
         Without ``cm_ids`` no tool is run.
         """
-        problems = _list(problems)
+        problems: list[str] = []
         mounts = self.nfs_mounts(problems)
         return Facts(
-            hostname=UNKNOWN,
-            kernel_release=UNKNOWN,
             uptime_s=self.uptime(problems),
             booted_at=self.booted_at(problems),
             nfs_mounts=mounts,
@@ -204,12 +202,12 @@ class HostReader:
             problems=tuple(dict.fromkeys(problems)),
         )
 
-    def partitions(self, problems: Problems = None) -> Facts:
+    def partitions(self) -> Facts:
         """Return the facts about P_Key tables and IPoIB netdevs only.
 
         Reads /sys, and runs ``ip`` if P_Key children have no files there.
         """
-        problems = _list(problems)
+        problems: list[str] = []
         odd: list[str] = []
         netdevs = read_netdevs(self._tree, {}, odd)
         if any(one.ipoib and not one.ipoib.sysfs for one in netdevs):
@@ -226,9 +224,6 @@ class HostReader:
         # Without tools: the MTUs of ibv_devinfo are not needed.
         devices = read_rdma_devices(self._tree, problems, tools=Tools(None))
         return Facts(
-            hostname=UNKNOWN,
-            kernel_release=UNKNOWN,
-            uptime_s=0.0,
             rdma_devices=devices,
             netdevs=with_ports(self._tree, netdevs, devices),
             problems=tuple(dict.fromkeys(problems)),

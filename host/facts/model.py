@@ -481,9 +481,9 @@ class Facts:
     problems: sentences about what could not be read
     """
 
-    hostname: str
-    kernel_release: str
-    uptime_s: float
+    hostname: str = UNKNOWN
+    kernel_release: str = UNKNOWN
+    uptime_s: float = 0.0
     host_uuid: Optional[str] = None
     booted_at: Optional[int] = None
     adapters: tuple[Adapter, ...] = ()

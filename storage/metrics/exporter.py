@@ -544,7 +544,8 @@ def read_metrics(root: str = "/") -> Metrics:
     if in_force.problem is not None:
         problems.append(f"{in_force.problem.one_line}; {in_force.consequence}")
     policy = in_force.stored.policy if in_force.stored else Policy()
-    facts = HostReader(root).mount_facts(problems, cm_ids=False)
+    facts = HostReader(root).mount_facts(cm_ids=False)
+    problems += facts.problems
     # Whom a mount shares its connection with is no metric.
     reviews = review_all(facts, policy, sharing=False)
     health = read_state(root, problems)
