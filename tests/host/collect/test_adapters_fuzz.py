@@ -17,7 +17,6 @@ from support.fakes.fake_root import FakeRoot, Pci
 from support.mutation import mutated
 
 from ovirt_rdma.host.collect.netdev_users import (
-    NetdevPaths,
     parse_connections,
     plain_address,
     read_netdev_uses,
@@ -168,14 +167,3 @@ def test_odd_text_makes_facts_that_can_be_read_back(host, changes, devinfo):
     assert {use.netdev for use in uses} <= {"ib0", None}
     if not changes:
         assert NetdevUse("ib0", "migration", "a VM, with 10.0.0.6") in uses
-
-
-@given(
-    st.lists(st.text("0123456789abcdef.:%/ib", max_size=12), max_size=4),
-    st.text("0123456789abcdef.:%/ib", max_size=12),
-)
-def test_odd_addresses_lead_nowhere(host, addresses, asked):
-    netdev = host.reader().netdevs()[0]
-    known = type(netdev)(netdev.name, 1, 1, "", "up", addresses=tuple(addresses))
-    paths = NetdevPaths(Facts("hv1", "6.1", 1.0, netdevs=(known,)))
-    assert set(paths.carrying(asked)) | set(paths.towards(asked) or ()) <= {known.name}

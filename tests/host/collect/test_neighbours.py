@@ -48,29 +48,24 @@ End of LLDPDU TLV
 # ------------------------------------------------------------------ InfiniBand
 
 
-def test_a_switch_with_its_name_and_port():
-    text = "Node Description:...........................leaf1\n"
-    assert infiniband_neighbour(INFO, text) == LEAF
-
-
-def test_a_node_without_a_description_has_its_guid():
-    for text in (None, "", "Node Description:................................\n"):
-        assert infiniband_neighbour(INFO, text) == replace(LEAF, name=None)
+# libibmad fills up to 32 characters, and smpquery puts one dot before more.
+LONG = "MF0;leaf-with-a-long-name-of-rack-7:MSB7700/U1"
 
 
 @pytest.mark.parametrize(
-    ("kind", "meant"),
-    [("Channel Adapter", "host"), ("Router", "router"), ("?(9)?", None)],
+    ("kind", "text", "expected"),
+    [
+        ("Switch", "Node Description:...........................leaf1\n", LEAF),
+        ("Switch", f"Node Description:.{LONG}\n", replace(LEAF, name=LONG)),
+        ("Switch", None, replace(LEAF, name=None)),
+        ("Switch", "Node Description:......\n", replace(LEAF, name=None)),
+        ("Channel Adapter", None, replace(LEAF, kind="host", name=None)),
+        ("Router", None, replace(LEAF, kind="router", name=None)),
+        ("?(9)?", None, replace(LEAF, kind=None, name=None)),
+    ],
 )
-def test_what_is_no_switch_is_not_called_one(kind, meant):
-    found = infiniband_neighbour(INFO.replace("Switch", kind), None)
-    assert found.kind == meant
-
-
-def test_a_long_description_has_one_dot():
-    """libibmad fills up to 32 characters, and smpquery puts one dot before more."""
-    name = "MF0;leaf-with-a-long-name-of-rack-7:MSB7700/U1"
-    assert infiniband_neighbour(INFO, f"Node Description:.{name}\n").name == name
+def test_a_node_with_its_kind_name_and_port(kind, text, expected):
+    assert infiniband_neighbour(INFO.replace("Switch", kind), text) == expected
 
 
 @pytest.mark.parametrize(

@@ -133,14 +133,6 @@ def test_a_profile_in_memory_has_no_file(ib0, file):
     assert read(ib0).profiles[0].file is None
 
 
-def test_a_name_of_two_lines_hides_no_other_profile(ib0):
-    ib0.nm_profile("a\n\nb:c", interface_name="ib7", file="/etc/a")
-    ib0.nm_profile("ib0", active_on="ib0")
-    profiles = {profile.name: profile for profile in read(ib0).profiles}
-    assert profiles["ib0"].value("infiniband.transport-mode") == "datagram"
-    assert profiles["a"].interface_name == "ib7"
-
-
 def answers(host, **failing):
     """Let the named calls of nmcli fail."""
     strict = host.runner.programs["nmcli"]
