@@ -365,20 +365,17 @@ def _ssh(
     """Yield the netdev of the SSH session in which this process runs. sudo removes
     SSH_CONNECTION (ssh(1)), but a parent of ours has it.
     """
-    ends = {(c.remote, c.remote_port, c.local, c.local_port) for c in established}
+    ends = {
+        (c.remote, f"{c.remote_port}", c.local, f"{c.local_port}") for c in established
+    }
     process = "self"
     for _ in range(_MOST_PARENTS):
         environment = tree.data(f"/proc/{process}/environ") or b""
         for variable in environment.split(b"\0"):
             name, _, value = variable.decode("utf-8", "replace").partition("=")
-            words = value.split()
-            if name != "SSH_CONNECTION" or len(words) != 4:
-                continue
-            remote, remote_port, local, port = words
-            if not (remote_port.isdecimal() and port.isdecimal()):
-                continue
-            end = (plain_address(remote), int(remote_port))
-            if (*end, plain_address(local), int(port)) in ends:
+            remote, remote_port, local, port = (value.split() + 4 * [""])[:4]
+            end = plain_address(remote), remote_port, plain_address(local), port
+            if name == "SSH_CONNECTION" and end in ends:
                 for netdev in paths.carrying(local):
                     yield NetdevUse(netdev, "ssh", f"this session, from {end[0]}")
                 return
@@ -453,14 +450,11 @@ def _session(
         if netdevs is None and ends:
             netdevs = [name for end in ends for name in paths.carrying(end)]
     if netdevs is None:
-        yield _unknown(session.purpose, session.what, problems)
+        what = session.what
+        problems.append(f"the netdev that {what} ({session.purpose}) uses is unknown")
+        yield NetdevUse(None, session.purpose, f"{what}, by an unknown netdev")
     for name in dict.fromkeys(netdevs or ()):
         yield NetdevUse(name, session.purpose, session.what)
-
-
-def _unknown(purpose: str, what: str, problems: list[str]) -> NetdevUse:
-    problems.append(f"the netdev that {what} ({purpose}) uses is unknown")
-    return NetdevUse(None, purpose, f"{what}, by an unknown netdev")
 
 
 _ESTABLISHED = b"01"  # include/net/tcp_states.h
