@@ -60,7 +60,6 @@ NOT_READ = {
     "Route.gateway": SHOWN,
     "Route.problem": "NFSRDMA-03, where there is no route",
     "Route.source": "`nfs check` finds the port of an address with it",
-    "Software.subnet_manager": "IB-PORT-01, where a port has no subnet manager",
     "Unit.enabled": "UNIT-01, where openibd is installed",
     "VfPort.number": "VF-02 sets GUIDs by it",
     "VfPort.pkey_indexes": "VF-03, for mlx4",

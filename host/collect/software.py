@@ -36,6 +36,7 @@ from typing import NamedTuple, Optional, Union
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.model import (
     CONCERNED,
+    SUBNET_MANAGERS,
     KernelOption,
     LoadLine,
     ModprobeLine,
@@ -64,7 +65,6 @@ from ovirt_rdma.host.system.tree import (
     ROOT,
     VDSM_UID,
     FileTree,
-    Problems,
     conf_texts,
     folders_named,
     joined_lines,
@@ -337,7 +337,7 @@ DUMP = ("fapolicyd-cli", "--dump-db")
 
 
 def refused_programs(
-    tree: FileTree, tools: Tools, programs: Sequence[str], problems: Problems = None
+    tree: FileTree, tools: Tools, programs: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the ``programs`` that fapolicyd does not trust; none if it is not running,
     only logs, or cannot be queried.
@@ -347,20 +347,17 @@ def refused_programs(
     conf = tree.data(_CONF)
     if conf is None or _PERMISSIVE.search(conf):
         return ()
-    if (tools.text(ACTIVE, problems, optional=True) or "").strip() != "active":
+    if (tools.text(ACTIVE, optional=True) or "").strip() != "active":
         return ()
-    dump = tools.text(DUMP, problems, optional=True)
+    dump = tools.text(DUMP, optional=True)
     if dump is None:
         return ()
     trusted = {line.partition(" ")[2].rsplit(" ", 1)[0] for line in dump.splitlines()}
     if not _SIZED.search(conf):
-        trusted = {entry.rpartition(" ")[0] for entry in trusted}
-        return tuple(program for program in programs if program not in trusted)
-    return tuple(
-        program
-        for program in programs
-        if f"{program} {len(tree.data(program) or b'')}" not in trusted
-    )
+        paths = {entry.rpartition(" ")[0] for entry in trusted}
+        return tuple(one for one in programs if one not in paths)
+    sizes = {one: len(tree.data(one) or b"") for one in programs}
+    return tuple(one for one in programs if f"{one} {sizes[one]}" not in trusted)
 
 
 def read_software(
@@ -370,16 +367,14 @@ def read_software(
 
     Every tool is optional: without it the facts that need it are None or empty.
     """
-    units = read_units(tree, tools, problems)
     return Software(
         distribution=read_distribution(tree, problems),
         vdsm_version=package_version(tools, "vdsm", problems),
         rdma_core=package_version(tools, "rdma-core", problems),
         stacks=read_rdma_stacks(tree, tools, release, problems),
         kernel_config=read_kernel_config(tree, release, problems),
-        units=units,
+        units=read_units(tree, tools, problems),
         udev_lines=read_udev_lines(tree, problems),
-        subnet_manager=subnet_manager(units),
         own_files=read_own_files(tree, problems),
     )
 
@@ -469,8 +464,6 @@ def package_version(tools: Tools, package: str, problems: list[str]) -> Optional
 
 # Units of rdma-core; opa.conf and the others are in /etc/rdma/modules.
 _LOADED_FOR = ("rdma", "infiniband", "roce", "iwarp", "opa")
-# opensm in EL and Debian, opensm in MLNX_OFED, and Omni-Path's fabric manager.
-SUBNET_MANAGERS = ("opensm.service", "opensmd.service", "opafm.service")
 UNITS = (
     "rdma-hw.target",
     *(f"rdma-load-modules@{name}.service" for name in _LOADED_FOR),
@@ -503,12 +496,6 @@ def read_units(tree: FileTree, tools: Tools, problems: list[str]) -> tuple[Unit,
         if "Id" in shown:
             units.append(Unit(*(shown.get(key, "") for key in _PROPERTIES.split(","))))
     return tuple(units)
-
-
-def subnet_manager(units: tuple[Unit, ...]) -> Optional[str]:
-    """Return the unit of the subnet manager that is running on this host, or None."""
-    running = (unit.name for unit in units if unit.active == "active")
-    return next((name for name in running if name in SUBNET_MANAGERS), None)
 
 
 _DAEMONS = {

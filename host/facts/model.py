@@ -296,6 +296,10 @@ class OwnFile:
     text: Optional[str] = None
 
 
+# opensm in EL and Debian, opensm in MLNX_OFED, and Omni-Path's fabric manager.
+SUBNET_MANAGERS = ("opensm.service", "opensmd.service", "opafm.service")
+
+
 @dataclass(frozen=True)
 class Software:
     """Installed and configured software.
@@ -303,7 +307,6 @@ class Software:
     distribution: ``el9`` (as rpm's dist tag) or ``debian12``, from os-release
     vdsm_version: such as ``4.50.5.1``
     kernel_config: None if there is no configuration of the running kernel
-    subnet_manager: the unit of a subnet manager that is running on this host
     own_files: our existing configuration files
     """
 
@@ -314,8 +317,13 @@ class Software:
     kernel_config: Optional[tuple[KernelOption, ...]] = None
     units: tuple[Unit, ...] = ()
     udev_lines: tuple[UdevLine, ...] = ()
-    subnet_manager: Optional[str] = None
     own_files: tuple[OwnFile, ...] = ()
+
+    @property
+    def subnet_manager(self) -> Optional[str]:
+        """The unit of the subnet manager that is running on this host."""
+        running = (unit.name for unit in self.units if unit.active == "active")
+        return next((name for name in running if name in SUBNET_MANAGERS), None)
 
 
 # For a text that the kernel did not have or that is invalid; ``Facts.problems`` says

@@ -244,9 +244,9 @@ EVERYTHING = Facts(
         units=(
             Unit("rdma-hw.target", "loaded", "active", "static"),
             Unit("openibd.service", "not-found", "inactive"),
+            Unit("opensm.service", "loaded", "active"),
         ),
         udev_lines=(UdevLine("/etc/udev/9.rules", 3, 'ATTR{mode}="connected"'),),
-        subnet_manager="opensm.service",
     ),
     nfs_mounts=(
         NfsMount(
