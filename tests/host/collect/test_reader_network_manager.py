@@ -39,15 +39,10 @@ def read(host, problems=None):
     return read_network_manager(tools, netdevs, problems)
 
 
-def test_not_installed(host):
+def test_not_installed_and_not_running(host):
     problems: list[str] = []
     assert read(host, problems) is None
-    assert problems == []
-
-
-def test_not_running(host):
     host.network_manager(running=False)
-    problems: list[str] = []
     assert read(host, problems) == NetworkManager(running=False)
     assert problems == []
 
@@ -67,13 +62,16 @@ def test_profiles_of_infiniband_and_those_active_on_rdma_netdevs(ib0):
     ib0.bond("bond0", ("ib0",))
     ib0.netdev("bond0.7", kind="vlan", lowers=("bond0",))
     ib0.nm_profile("spare", interface_name="ib9")
+    file = "/run/NetworkManager/system-connections/memory.nmconnection"
+    ib0.nm_profile("memory", file=file)
     ib0.nm_profile("ib0.8001", active_on="ib0.8001")
     ib0.nm_profile("vlan over it", "vlan", active_on="bond0.7")
     ib0.nm_profile("eth0", "802-3-ethernet", active_on="eth0")
     ib0.nm_profile("twice", "802-3-ethernet", active_on="eth0,ib0")
     ib0.nm_profile("idle", "802-3-ethernet")
     profiles = {profile.name: profile for profile in read(ib0).profiles}
-    assert list(profiles) == ["ib0.8001", "spare", "twice", "vlan over it"]
+    assert list(profiles) == ["ib0.8001", "memory", "spare", "twice", "vlan over it"]
+    assert profiles["memory"].file is None
     assert profiles["twice"].active_on == "ib0"
     spare = profiles["spare"]
     assert (spare.type, spare.active_on, spare.interface_name) == (
@@ -125,14 +123,6 @@ def test_profiles_with_odd_names(ib0, name):
     assert problems == []
 
 
-@pytest.mark.parametrize(
-    "file", ["", "/run/NetworkManager/system-connections/ib0.nmconnection"]
-)
-def test_a_profile_in_memory_has_no_file(ib0, file):
-    ib0.nm_profile("ib0", active_on="ib0", file=file)
-    assert read(ib0).profiles[0].file is None
-
-
 def answers(host, **failing):
     """Let the named calls of nmcli fail."""
     strict = host.runner.programs["nmcli"]
@@ -178,23 +168,6 @@ def test_four_calls_show_all_profiles_and_none_asks_for_secrets(ib0):
     calls = [argv for argv in ib0.runner.ran if argv[0] == "nmcli"]
     assert len(calls) == 4
     assert not any("--show-secrets" in argv or "-s" in argv for argv in calls)
-
-
-@pytest.mark.parametrize(
-    ("line", "fields"),
-    [
-        ("", ("",)),
-        ("a", ("a",)),
-        ("a:b", ("a", "b")),
-        ("a:", ("a", "")),
-        (":", ("", "")),
-        ("a\\:b:c", ("a:b", "c")),
-        ("a\\\\:b", ("a\\", "b")),
-        ("a\\", ("a",)),
-    ],
-)
-def test_fields_of_a_line(line, fields):
-    assert netdevs.fields(line) == fields
 
 
 # nmcli 1.42.4, shortened.

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
-import shutil
-
 import pytest
 from support.fakes.fake_hosts import connectx5_roce, mapped_gid, soft_roce, without_rdma
 from support.fakes.fake_root import Pci
 
 from ovirt_rdma.host.collect import netdevs
-from ovirt_rdma.host.collect.netdevs import concerned, read_netdevs, with_rdma_details
+from ovirt_rdma.host.collect.netdevs import concerned, with_rdma_details
 from ovirt_rdma.host.collect.tools import Tools, links
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,
@@ -199,20 +197,6 @@ def test_an_empty_file_of_ipoib_is_said_and_unknown(two_ports, file):
     assert getattr(netdevs["ib0"].ipoib, file) is None
     assert problems == [f"/sys/class/net/ib0/{file} is empty"]
     assert netdevs["ib1"].ipoib == Ipoib("datagram", "0xffff")
-
-
-def test_an_ipoib_netdev_that_goes_away_is_one_sentence(two_ports):
-    problems: list[str] = []
-
-    class Gone(FileTree):
-        def text(self, path, problems=None):
-            if path.startswith("/sys/class/net/ib0/"):
-                shutil.rmtree((self.root / "sys/class/net/ib0").resolve(), True)
-            return super().text(path, problems)
-
-    found = {n.name: n for n in read_netdevs(Gone(two_ports.path), {}, problems)}
-    assert problems == ["/sys/class/net/ib0 disappeared during the read"]
-    assert found["ib1"].ipoib is not None and "ib0" not in found
 
 
 @pytest.mark.parametrize(("state", "carrier"), [("0", False), ("", None), ("x", None)])
