@@ -48,7 +48,7 @@ from ovirt_rdma.host.facts.devices import (
     VirtualFunction,
     mlx4_function,
 )
-from ovirt_rdma.host.facts.infiniband import partition_of
+from ovirt_rdma.host.facts.infiniband import MTUS, partition_of
 from ovirt_rdma.host.facts.model import UNKNOWN, Facts
 from ovirt_rdma.host.paths import RDMA_CM_CONFIG
 from ovirt_rdma.host.system.text import whole
@@ -431,7 +431,7 @@ def rates_mbps(text: str, link_layer: str) -> tuple[Optional[int], Optional[int]
 
 # enum ib_mtu and enum opa_mtu of the kernel's include/rdma/ib_verbs.h. The number is
 # read, not the text before it, which is "invalid MTU" for values unknown to the tool.
-_BYTES = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096, 6: 8192, 7: 10240}
+_BYTES = {**MTUS, 6: 8192, 7: 10240}
 _DEVICE = re.compile(r"hca_id:\s+(\S+)\s*")
 _PORT = re.compile(r"\s+port:\s+([0-9]{1,3})\s*")
 _MTU = re.compile(r"\s+(max|active)_mtu:\s+.*\(([0-9]{1,3})\)\s*")

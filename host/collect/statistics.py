@@ -76,7 +76,15 @@ def read_statistics(
     of those that are read, all if it is None.
     """
     problems: list[str] = []
-    mounts = _mounts(tree, problems)
+    mounts, odd = parse_mount_statistics(tree.data(MOUNTSTATS, problems) or b"")
+    problems += odd
+    if mounts:
+        entries, _ = parse_mountinfo(tree.data(MOUNTINFO, problems) or b"")
+        options = {place: entry.options for place, entry in entries.items()}
+        mounts = tuple(
+            one._replace(address=option_value(options.get(one.mountpoint, ""), "addr"))
+            for one in mounts
+        )
     # Directly after the mounts, whose counters it dates.
     return Statistics(
         taken_s=read_uptime(tree, problems),
@@ -84,20 +92,6 @@ def read_statistics(
         transports=read_transports(tree, problems),
         ports=read_ports(tree, problems, counters) if ports else (),
         problems=tuple(dict.fromkeys(problems)),
-    )
-
-
-def _mounts(tree: FileTree, problems: list[str]) -> tuple[MountStatistics, ...]:
-    mounts, odd = parse_mount_statistics(tree.data(MOUNTSTATS, problems) or b"")
-    problems += odd
-    if not mounts:
-        return ()
-    entries, _ = parse_mountinfo(tree.data(MOUNTINFO, problems) or b"")
-    return tuple(
-        mount._replace(address=option_value(entries[mount.mountpoint].options, "addr"))
-        if mount.mountpoint in entries
-        else mount
-        for mount in mounts
     )
 
 
