@@ -87,7 +87,7 @@ def large_host(path: Path, devices: int) -> FakeRoot:
     host.network_manager()
     for number in range(devices):
         hca = Pci(f"0000:{number + 4:02x}:00.0", "0x15b3", "0x1003", "mlx4_core")
-        host.adapter(hca, "0x028000", numa_node=number % 2, max_vfs=63)
+        host.adapter(hca, "0x028000", max_vfs=63)
         _add_vfs(host, hca, number)
         name = f"mlx4_{number}"
         host.rdma_device(name, firmware="2.42.5000", pci=hca)

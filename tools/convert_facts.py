@@ -30,7 +30,7 @@ def converted(facts: dict[str, Any]) -> dict[str, Any]:
         netdev["offloads"] = [one for one in offloads if one["name"] in TSO_FEATURES]
     if "tuning" in facts:
         facts["rdma_slots"] = (facts["tuning"] or {}).get("rdma_slots")
-    head = json.loads(to_json(Facts("", "", 0.0)))
+    head = json.loads(to_json(Facts()))
     return {**head, **_of(Facts, facts)}
 
 

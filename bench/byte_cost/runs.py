@@ -243,4 +243,4 @@ def _statistics(guest: Guest, wanted: Mount) -> MountStatistics:
 
 
 def _sum(mount: MountStatistics, column: str) -> int:
-    return sum(transport.get(column) or 0 for transport in mount.transports)
+    return sum(transport.counters.get(column, 0) for transport in mount.transports)

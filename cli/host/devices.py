@@ -104,8 +104,6 @@ def _owner(facts: Facts, netdev: Netdev) -> Optional[str]:
     for profile in manager.profiles if manager else ():
         if profile.active_on == netdev.name:
             return profile.name
-    if netdev.owner:
-        return netdev.owner
     return "unmanaged" if manager and netdev.name in manager.unmanaged else None
 
 
@@ -259,8 +257,7 @@ def adapters(facts: Facts) -> Iterator[Section]:
     yield Section(
         "adapters",
         alone,
-        "PCI ADDRESS=pci.address, ADAPTER=model, DRIVER=driver, NUMA=numa_node, "
-        "PORTS=ports, VFS=vfs",
+        "PCI ADDRESS=pci.address, ADAPTER=model, DRIVER=driver, PORTS=ports, VFS=vfs",
         model=_adapter,
         driver=lambda adapter: adapter.driver or "none",
         # mlx4 can change both.

@@ -20,7 +20,6 @@ from ovirt_rdma.host.facts.model import (
     Facts,
     NfsServer,
     RdmaStack,
-    SELinux,
     load,
     to_json_dict,
 )
@@ -42,7 +41,6 @@ def head(facts: Facts) -> list[tuple[str, str]]:
         ("kernel lacks", known(*lacks)),
         ("up for", _uptime(facts.uptime_s)),
         ("VDSM", software.vdsm_version),
-        ("SELinux", _selinux(software.selinux)),
         ("rdma-core", software.rdma_core),
         ("RDMA stack", known(*map(_stack, software.stacks), between="; ")),
         ("subnet manager", software.subnet_manager),
@@ -50,14 +48,6 @@ def head(facts: Facts) -> list[tuple[str, str]]:
         ("modules", ", ".join(facts.modules.loaded) or "none loaded"),
     ]
     return [(name, value) for name, value in fields if value]
-
-
-def _selinux(selinux: Optional[SELinux]) -> Optional[str]:
-    if selinux is None:
-        return None
-    daemons = (f"{daemon.name} in {daemon.context}" for daemon in selinux.daemons)
-    mode = "enforcing" if selinux.enforcing else "permissive"
-    return known(mode, *daemons, between="; ")
 
 
 def _stack(stack: RdmaStack) -> str:

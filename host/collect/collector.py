@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional, Union
 
-from ovirt_rdma.host.collect.modules import read_modules, with_module_details
 from ovirt_rdma.host.collect.netdev_users import (
     StorageSession,
     addresses_to_route,
@@ -21,16 +20,12 @@ from ovirt_rdma.host.collect.netdev_users import (
 )
 from ovirt_rdma.host.collect.netdevs import (
     read_netdevs,
+    read_network_manager,
+    read_ovirt_networks,
     with_neighbours,
-    with_owners,
     with_ports,
     with_rdma_details,
 )
-from ovirt_rdma.host.collect.network_manager import (
-    read_network_manager,
-    read_ovirt_networks,
-)
-from ovirt_rdma.host.collect.nfs_server import read_nfs_server
 from ovirt_rdma.host.collect.rdma import (
     RDMA_CLASS,
     read_adapters,
@@ -41,6 +36,7 @@ from ovirt_rdma.host.collect.rdma import (
 from ovirt_rdma.host.collect.software import (
     package_version,
     read_booted_at,
+    read_modules,
     read_software,
 )
 from ovirt_rdma.host.collect.storage import (
@@ -48,6 +44,7 @@ from ovirt_rdma.host.collect.storage import (
     MOUNTSTATS,
     marks_from_json,
     nfs_mounts,
+    read_nfs_server,
 )
 from ovirt_rdma.host.collect.tools import Tools, cm_ids, links, route
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
@@ -95,13 +92,13 @@ class HostReader:
         all NFS mounts, and to those of block storage if the session does not show which
         netdev it uses.
         """
-        return self._limited()._snapshot(routes_to, exports)
+        return self._limited()._facts(routes_to, exports)
 
     def _limited(self) -> HostReader:
         tools = self._tools.with_limited_timeouts()
         return HostReader(self._tree.root, tools.run)
 
-    def _snapshot(self, routes_to: Sequence[str], exports: bool) -> Facts:
+    def _facts(self, routes_to: Sequence[str], exports: bool) -> Facts:
         # Imported here: vdsmd reads mounts only, and needs no counters.
         from ovirt_rdma.host.collect.statistics import (  # noqa: PLC0415
             read_statistics,
@@ -123,15 +120,12 @@ class HostReader:
         devices = with_neighbours(self._tree, self._tools, devices, netdevs)
         manager = read_network_manager(self._tools, netdevs, problems)
         release = self.kernel_release(problems)
-        modules = with_module_details(
-            self._tree, release, read_modules(self._tree, release, problems), problems
-        )
         # Users of netdevs that cannot be read count as users.
         unread: list[str] = []
-        sessions = read_storage_sessions(self._tree, unread)
+        sessions = read_storage_sessions(self._tree, mounts, unread)
         networks = read_ovirt_networks(self._tree, unread)
         problems += unread
-        routes = self._routes(routes_to, mounts, sessions, problems)
+        routes = self._routes(routes_to, sessions, problems)
         facts = Facts(
             hostname=self._tree.text("/proc/sys/kernel/hostname", problems) or UNKNOWN,
             kernel_release=release,
@@ -140,11 +134,11 @@ class HostReader:
             booted_at=booted_at,
             adapters=read_adapters(self._tree, devices, problems),
             rdma_devices=devices,
-            netdevs=with_owners(self._tree, netdevs, manager),
+            netdevs=netdevs,
             network_manager=manager,
             ovirt_networks=networks,
             routes=routes,
-            modules=modules,
+            modules=read_modules(self._tree, release, problems, details=True),
             software=read_software(self._tree, self._tools, release, problems),
             nfs_mounts=mounts,
             cm_ids=self.cm_ids(problems),
@@ -179,29 +173,27 @@ class HostReader:
         problems: list[str] = []
         facts = self._with_partitions(self.netdevs(problems), problems)
         mounts = self.nfs_mounts(problems)
-        sessions = read_storage_sessions(self._tree, problems)
+        sessions = read_storage_sessions(self._tree, mounts, problems)
         facts = replace(
             facts,
             hostname=self._tree.text("/proc/sys/kernel/hostname", problems) or UNKNOWN,
             ovirt_networks=read_ovirt_networks(self._tree, problems),
             nfs_mounts=mounts,
-            routes=self._routes((), mounts, sessions, problems),
+            routes=self._routes((), sessions, problems),
         )
         uses = read_netdev_uses(
             self._tree, facts, sessions, problems, tools=self._tools
         )
         return replace(facts, netdev_uses=uses, problems=tuple(dict.fromkeys(problems)))
 
-    def mount_facts(self, problems: Problems = None, cm_ids: bool = True) -> Facts:
+    def mount_facts(self, cm_ids: bool = True) -> Facts:
         """Return the facts about NFS mounts and times only.
 
         Without ``cm_ids`` no tool is run.
         """
-        problems = _list(problems)
+        problems: list[str] = []
         mounts = self.nfs_mounts(problems)
         return Facts(
-            hostname=UNKNOWN,
-            kernel_release=UNKNOWN,
             uptime_s=self.uptime(problems),
             booted_at=self.booted_at(problems),
             nfs_mounts=mounts,
@@ -210,12 +202,12 @@ class HostReader:
             problems=tuple(dict.fromkeys(problems)),
         )
 
-    def partitions(self, problems: Problems = None) -> Facts:
+    def partitions(self) -> Facts:
         """Return the facts about P_Key tables and IPoIB netdevs only.
 
         Reads /sys, and runs ``ip`` if P_Key children have no files there.
         """
-        problems = _list(problems)
+        problems: list[str] = []
         odd: list[str] = []
         netdevs = read_netdevs(self._tree, {}, odd)
         if any(one.ipoib and not one.ipoib.sysfs for one in netdevs):
@@ -232,9 +224,6 @@ class HostReader:
         # Without tools: the MTUs of ibv_devinfo are not needed.
         devices = read_rdma_devices(self._tree, problems, tools=Tools(None))
         return Facts(
-            hostname=UNKNOWN,
-            kernel_release=UNKNOWN,
-            uptime_s=0.0,
             rdma_devices=devices,
             netdevs=with_ports(self._tree, netdevs, devices),
             problems=tuple(dict.fromkeys(problems)),
@@ -328,12 +317,10 @@ class HostReader:
     def _routes(
         self,
         to: Sequence[str],
-        mounts: Sequence[NfsMount],
         sessions: Sequence[StorageSession],
         problems: list[str],
     ) -> tuple[Route, ...]:
-        servers = [*to, *(mount.address for mount in mounts if mount.address)]
-        servers += addresses_to_route(sessions)
+        servers = [*to, *addresses_to_route(sessions)]
         found = (self.route(server, problems) for server in dict.fromkeys(servers))
         return tuple(route for route in found if route)
 

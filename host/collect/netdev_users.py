@@ -20,7 +20,6 @@ and get_tcp6_sock().
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import re
 import sys
@@ -35,11 +34,10 @@ from ovirt_rdma.host.collect.storage import (
     Session,
     parse_mountinfo,
     read_sessions,
-    visible,
 )
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.devices import ARPHRD_LOOPBACK, NetdevUse
-from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -73,8 +71,7 @@ class NetdevPaths:
     def towards(self, remote: str) -> Optional[list[str]]:
         """Return the netdevs by which ``remote`` is reached; None if unknown.
 
-        An RDMA connection to it shows the local end. Otherwise the route decides, or,
-        without a route in the facts, the networks that contain ``remote``.
+        An RDMA connection to it shows the local end. Otherwise the route decides.
         """
         scope = remote.partition("%")[2]
         if scope in self.names:
@@ -84,25 +81,9 @@ class NetdevPaths:
         if connected:
             return list(dict.fromkeys(connected))
         route = self._routes.get(_same(remote))
-        if route:
-            return [route.netdev] if route.netdev in self.names else []
-        return self._on_link(plain_address(remote)) or None
-
-    def _on_link(self, remote: str) -> list[str]:
-        """Return the netdevs with the smallest network that contains ``remote``."""
-        address = _ip(remote)
-        if address is None or address.is_link_local:
-            return []  # in the network of each netdev
-        lengths: dict[str, int] = {}
-        for netdev in self._netdevs:
-            for text in netdev.addresses:
-                with contextlib.suppress(ValueError):
-                    network = ipaddress.ip_interface(text).network
-                    if address in network:
-                        longest = max(lengths.get(netdev.name, 0), network.prefixlen)
-                        lengths[netdev.name] = longest
-        best = max(lengths.values(), default=0)
-        return [name for name, length in lengths.items() if length == best]
+        if route is None:
+            return None
+        return [route.netdev] if route.netdev in self.names else []
 
 
 def _ip(text: str) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address, None]:
@@ -150,10 +131,16 @@ class StorageSession:
 
 
 def read_storage_sessions(
-    tree: FileTree, problems: list[str]
+    tree: FileTree, nfs: Iterable[NfsMount], problems: list[str]
 ) -> tuple[StorageSession, ...]:
-    """Return all sessions; one that is being closed may have lost some values."""
+    """Return all sessions and mounts, with those of ``nfs``; one that is being closed
+    may have lost some values.
+    """
     return (
+        *(
+            StorageSession("nfs", f"{m.source} at {m.mountpoint}", remote=m.address)
+            for m in nfs
+        ),
         *map(_of_session, read_sessions(tree, problems)),
         *_nvme(tree, problems),
         *_mounts(tree, problems),
@@ -164,11 +151,10 @@ def addresses_to_route(sessions: Iterable[StorageSession]) -> list[str]:
     """Return the remote IP addresses of sessions for which the route is needed."""
     remotes = [s.remote for s in sessions if s.remote and not (s.local or s.rdma_port)]
     # Not names, and no link-local address without scope: that is on each link.
-    addresses = [(remote, _ip(remote)) for remote in remotes]
     return [
         remote
-        for remote, address in addresses
-        if address and ("%" in remote or not address.is_link_local)
+        for remote in remotes
+        if (address := _ip(remote)) and ("%" in remote or not address.is_link_local)
     ]
 
 
@@ -226,7 +212,7 @@ def _mounts(tree: FileTree, problems: list[str]) -> Iterator[StorageSession]:
     """Yield the network mounts, one for each address of their servers."""
     entries, odd = parse_mountinfo(tree.data(MOUNTINFO, problems) or b"")
     problems += odd
-    for mount in visible(entries):
+    for mount in entries.values():
         options = dict(o.partition("=")[::2] for o in mount.options.split(","))
         # A hypervisor serves 9p to this guest without a network.
         if mount.fstype not in _FILE_SYSTEMS or options.get("trans") == "virtio":
@@ -274,7 +260,7 @@ def read_netdev_uses(
 ) -> tuple[NetdevUse, ...]:
     """Return the uses, sorted by netdev.
 
-    ``facts`` are the other facts of the host, ``sessions`` those of block storage.
+    ``facts`` are the other facts of the host, ``sessions`` those of storage.
     With ``tools`` other network namespaces are read. ``unread`` are sentences about
     users that could not be read: they are uses of an unknown netdev.
     """
@@ -282,7 +268,6 @@ def read_netdev_uses(
     blind = list(unread)
     established = _established(tree, blind)
     uses = {
-        *_nfs(facts, paths, problems),
         *_networks(facts, paths),
         *_connections(established, paths),
         *_default_routes(tree, paths, blind),
@@ -294,16 +279,6 @@ def read_netdev_uses(
     problems += blind[len(unread) :]
     uses.update(NetdevUse(None, "unknown", sentence) for sentence in blind)
     return tuple(sorted(uses, key=lambda u: (u.netdev or "", u.purpose, u.what)))
-
-
-def _nfs(facts: Facts, paths: NetdevPaths, problems: list[str]) -> Iterator[NetdevUse]:
-    for mount in facts.nfs_mounts:
-        what = f"{mount.source} at {mount.mountpoint}"
-        netdevs = paths.towards(mount.address) if mount.address else None
-        if netdevs is None:
-            yield _unknown("nfs", what, problems)
-        for netdev in netdevs or ():
-            yield NetdevUse(netdev, "nfs", what)
 
 
 def _networks(facts: Facts, paths: NetdevPaths) -> Iterator[NetdevUse]:
@@ -346,47 +321,42 @@ def _established(tree: FileTree, problems: list[str]) -> list[Connection]:
     return connections
 
 
+# Of a line of /proc/net/route (fib_route_seq_show(), net/ipv4/fib_trie.c) and of
+# ipv6_route (ipv6_route_native_seq_show(), net/ipv6): where netdev, gateway, metric,
+# flags, destination and mask or length are, and the base of the metric.
+_ROUTES = {
+    "route": ((0, 2, 6, 3, 1, 7), 10),
+    "ipv6_route": ((9, 4, 5, 8, 0, 1), 16),
+}
+
+
 def _default_routes(
     tree: FileTree, paths: NetdevPaths, blind: list[str]
 ) -> Iterator[NetdevUse]:
     """Yield the netdevs of the default gateways that the kernel prefers."""
-    for name, read in (("route", _ipv4_route), ("ipv6_route", _ipv6_route)):
+    for name, (places, base) in _ROUTES.items():
         path = f"{SOCKET_TABLES}/{name}"
         data = tree.data(path, blind) if name in tree.names(SOCKET_TABLES) else None
         routes: list[tuple[int, str, str]] = []
         for line in (data or b"").decode("utf-8", "replace").splitlines():
+            words = line.split()
+            if not words or words[0] == "Iface":
+                continue
             try:
-                if line.strip() and not line.startswith("Iface"):
-                    routes += read(line.split())
-            except (ValueError, OverflowError):
+                netdev, gateway, metric, flags, *zeros = (words[n] for n in places)
+                packed = bytes.fromhex(gateway)
+                if len(packed) == 4 and sys.byteorder == "little":
+                    packed = packed[::-1]
+                route = int(metric, base), netdev, str(ipaddress.ip_address(packed))
+                # Up, no refusal, and to everywhere.
+                is_up = int(flags, 16) & (_UP | _REJECT) == _UP
+                if is_up and not any(int(zero, 16) for zero in zeros):
+                    routes.append(route)
+            except (ValueError, IndexError):
                 blind.append(f"{path} has a line that is no route")
-        for metric, netdev, gateway in routes:
-            if metric == min(routes)[0] and netdev in paths.names:
+        for metric_of, netdev, gateway in routes:
+            if metric_of == min(routes)[0] and netdev in paths.names:
                 yield NetdevUse(netdev, "route", f"default gateway {gateway}")
-
-
-def _ipv4_route(words: list[str]) -> list[tuple[int, str, str]]:
-    """Return metric, netdev and gateway of a default route in /proc/net/route; none for
-    another route (fib_route_seq_show() in net/ipv4/fib_trie.c). Raises ValueError.
-    """
-    netdev, destination, gateway, flags, _, _, metric, mask, *_ = words
-    packed = int(gateway, 16).to_bytes(4, sys.byteorder)
-    found = [(int(metric), netdev, str(ipaddress.ip_address(packed)))]
-    return found if _is_default(flags, destination, mask) else []
-
-
-def _ipv6_route(words: list[str]) -> list[tuple[int, str, str]]:
-    """Return the same for ipv6_route (ipv6_route_native_seq_show(), net/ipv6)."""
-    destination, length, _, _, gateway, metric, _, _, flags, netdev = words
-    address = ipaddress.ip_address(bytes.fromhex(gateway))
-    found = [(int(metric, 16), netdev, str(address))]
-    return found if _is_default(flags, destination, length) else []
-
-
-def _is_default(flags: str, *zeros: str) -> bool:
-    """Whether a route is up, no refusal, and to everywhere."""
-    is_up = int(flags, 16) & (_UP | _REJECT) == _UP
-    return is_up and not any(int(text, 16) for text in zeros)
 
 
 def _ssh(
@@ -395,20 +365,17 @@ def _ssh(
     """Yield the netdev of the SSH session in which this process runs. sudo removes
     SSH_CONNECTION (ssh(1)), but a parent of ours has it.
     """
-    ends = {(c.remote, c.remote_port, c.local, c.local_port) for c in established}
+    ends = {
+        (c.remote, f"{c.remote_port}", c.local, f"{c.local_port}") for c in established
+    }
     process = "self"
     for _ in range(_MOST_PARENTS):
         environment = tree.data(f"/proc/{process}/environ") or b""
         for variable in environment.split(b"\0"):
             name, _, value = variable.decode("utf-8", "replace").partition("=")
-            words = value.split()
-            if name != "SSH_CONNECTION" or len(words) != 4:
-                continue
-            remote, remote_port, local, port = words
-            if not (remote_port.isdecimal() and port.isdecimal()):
-                continue
-            end = (plain_address(remote), int(remote_port))
-            if (*end, plain_address(local), int(port)) in ends:
+            remote, remote_port, local, port = (value.split() + 4 * [""])[:4]
+            end = plain_address(remote), remote_port, plain_address(local), port
+            if name == "SSH_CONNECTION" and end in ends:
                 for netdev in paths.carrying(local):
                     yield NetdevUse(netdev, "ssh", f"this session, from {end[0]}")
                 return
@@ -483,20 +450,13 @@ def _session(
         if netdevs is None and ends:
             netdevs = [name for end in ends for name in paths.carrying(end)]
     if netdevs is None:
-        yield _unknown(session.purpose, session.what, problems)
+        what = session.what
+        problems.append(f"the netdev that {what} ({session.purpose}) uses is unknown")
+        yield NetdevUse(None, session.purpose, f"{what}, by an unknown netdev")
     for name in dict.fromkeys(netdevs or ()):
         yield NetdevUse(name, session.purpose, session.what)
 
 
-def _unknown(purpose: str, what: str, problems: list[str]) -> NetdevUse:
-    problems.append(f"the netdev that {what} ({purpose}) uses is unknown")
-    return NetdevUse(None, purpose, f"{what}, by an unknown netdev")
-
-
-_LINE = re.compile(
-    rb"\s*[0-9]+: ([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4})"
-    rb" ([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4}) ([0-9A-F]{2}) .*"
-)
 _ESTABLISHED = b"01"  # include/net/tcp_states.h
 
 
@@ -520,21 +480,23 @@ def parse_connections(data: bytes) -> tuple[tuple[Connection, ...], int]:
     connections = []
     invalid = 0
     for line in data.split(b"\n")[1:]:  # without the headings
-        if not line.strip():
-            continue
-        match = _LINE.fullmatch(line)
-        if not match:
-            invalid += 1
-        elif match.group(5) == _ESTABLISHED:
-            connections.append(
-                Connection(
-                    _address(match[1]),
-                    int(match[2], 16),
-                    _address(match[3]),
-                    int(match[4], 16),
-                )
-            )
+        try:
+            _, local, remote, state = line.split()[:4]
+            if state == _ESTABLISHED:
+                connections.append(Connection(*_end(local), *_end(remote)))
+        except ValueError:
+            invalid += bool(line.strip())
     return tuple(connections), invalid
+
+
+def _end(text: bytes) -> tuple[str, int]:
+    """Read ``0200000A:C000``: 32-bit words in the host's byte order, each printed as
+    one number, and the port.
+    """
+    words, port = text.split(b":")
+    numbers = [int(words[place : place + 8], 16) for place in range(0, len(words), 8)]
+    packed = b"".join(number.to_bytes(4, sys.byteorder) for number in numbers)
+    return plain_address(str(ipaddress.ip_address(packed))), int(port, 16)
 
 
 def plain_address(text: str) -> str:
@@ -545,10 +507,3 @@ def plain_address(text: str) -> str:
     """
     address = _ip(text)
     return str(getattr(address, "ipv4_mapped", None) or address or text)
-
-
-def _address(words: bytes) -> str:
-    """Read 32-bit words in the host's byte order, each printed as one number."""
-    numbers = [int(words[place : place + 8], 16) for place in range(0, len(words), 8)]
-    packed = b"".join(number.to_bytes(4, sys.byteorder) for number in numbers)
-    return plain_address(str(ipaddress.ip_address(packed)))

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read netdevs: type, MTU, addresses, stack, owner and RDMA port; for RDMA netdevs also
-IPoIB, offloads, bond and data center bridging. And what RDMA ports are cabled to, as
-the other end says it.
+"""Read netdevs: type, MTU, addresses, stack and RDMA port; for RDMA netdevs also IPoIB,
+offloads, bond and data center bridging. What RDMA ports are cabled to, as the other end
+says it. NetworkManager's state and profiles, and the engine's logical networks.
 
-/sys/class/net has most; ``ip -j -d addr show`` adds addresses and virtual kinds. The
-owner sets a netdev up: nmcli shows NetworkManager's, systemd-networkd and ifupdown
-record theirs below /run. P_Key children that ``ip link`` created have no files of IPoIB
-in sysfs (drivers/infiniband/ulp/ipoib/ipoib_vlan.c); ``ip`` shows theirs. The forms
-of ``dcb -j`` are those of iproute2 5.18 to 7.1 (dcb/dcb_pfc.c, dcb/dcb_app.c), those of
-ethtool of 6.1 (netlink/features.c, netlink/pause.c).
+/sys/class/net has most; ``ip -j -d addr show`` adds addresses and virtual kinds. P_Key
+children that ``ip link`` created have no files of IPoIB in sysfs
+(drivers/infiniband/ulp/ipoib/ipoib_vlan.c); ``ip`` shows theirs. The forms of ``dcb
+-j`` are those of iproute2 5.18 to 7.1 (dcb/dcb_pfc.c, dcb/dcb_app.c), those of ethtool
+of 6.1 (netlink/features.c, netlink/pause.c).
 
 The other end: on InfiniBand, ``smpquery`` asks by a directed route of one link, which
 needs no subnet manager. On Ethernet, ``lldptool`` shows what lldpad has last received;
@@ -18,23 +17,24 @@ a tool, behind a switch that sends no LLDP. So a failure is no problem of the fa
 forms are those of rdma-core (infiniband-diags/smpquery.c, libibmad/dump.c and fields.c)
 and of lldpad (lldp_mand_clif.c, lldp_basman_clif.c). The texts are those of another
 machine: nothing but their length is limited here, and whoever shows them escapes them.
+
+NetworkManager is asked with ``nmcli -t``: the forms are those of NetworkManager 1.42 to
+1.56 (src/nmcli/utils.c). In a table, the fields of a line are separated by colons, and
+a backslash escapes a colon or backslash in a value. Profiles are lines
+``SETTING.PROPERTY:VALUE`` without escapes, with an empty line between two profiles.
+VDSM's network/netconfpersistence.py writes one JSON file per logical network, with the
+network's name.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Optional, TypeVar
 
 from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_driver, read_pci
-from ovirt_rdma.host.collect.tools import (
-    IPOIB_MODES,
-    Link,
-    Tools,
-    read_each,
-)
+from ovirt_rdma.host.collect.tools import Link, Tools, read_each
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_ETHER,
     ARPHRD_INFINIBAND,
@@ -52,12 +52,17 @@ from ovirt_rdma.host.facts.devices import (
     NetdevGraph,
     NetworkManager,
     Offload,
+    OvirtNetwork,
     PriorityOf,
+    Profile,
+    Property,
     RdmaDevice,
     RdmaPort,
 )
 from ovirt_rdma.host.facts.model import UNKNOWN
 from ovirt_rdma.host.paths import NET_CLASS
+from ovirt_rdma.host.system.commands import CommandFailed
+from ovirt_rdma.host.system.json_codec import Records, WrongRecord, json_value
 from ovirt_rdma.host.system.tree import ROOT, FileTree, runs
 
 
@@ -87,15 +92,6 @@ def read_netdevs(
     return tuple(read_each(tree, NET_CLASS, names, problems, read))
 
 
-# The files of IPoIB, in the order of the class, with the pattern of their text and its
-# description. ``parent`` is of a P_Key child.
-_IPOIB_FILES = {
-    "mode": (re.compile("|".join(IPOIB_MODES)), "a transport mode"),
-    "pkey": (re.compile(r"0x[0-9a-f]{4}"), "a P_Key"),
-    "parent": (re.compile(r"\S+"), "a netdev"),
-}
-
-
 def _netdev(
     tree: FileTree, name: str, link: Link, problems: list[str]
 ) -> Optional[Netdev]:
@@ -107,17 +103,13 @@ def _netdev(
     entries = tree.names(folder)
     lowers = _stacked(entries, "lower_")
 
-    def of_ipoib(key: str) -> Optional[str]:
-        shown: Optional[str] = getattr(link.ipoib, key)
-        if key not in entries:
-            return shown
-        found = tree.match(f"{folder}/{key}", *_IPOIB_FILES[key], problems)
-        return found[0] if found else None
-
     ipoib = None
     # A bond has the type and address of its members (bond_main.c).
     if kind == ARPHRD_INFINIBAND and not lowers:
-        mode, pkey, parent = map(of_ipoib, _IPOIB_FILES)
+        mode, pkey, parent = (
+            tree.text(f"{folder}/{key}", problems) if key in entries else shown
+            for key, shown in zip(("mode", "pkey", "parent"), link.ipoib)
+        )
         ipoib = Ipoib(mode, pkey, parent, sysfs="mode" in entries)
     return Netdev(
         name=name,
@@ -137,45 +129,6 @@ def _netdev(
 
 def _stacked(entries: list[str], prefix: str) -> tuple[str, ...]:
     return tuple(e[len(prefix) :] for e in entries if e.startswith(prefix))
-
-
-NETWORK_MANAGER = "NetworkManager"
-NETWORKD = "systemd-networkd"
-IFUPDOWN = "ifupdown"
-
-# One file per netdev, named by its index (systemd src/network/networkd-link.c,
-# link_save); it has NETWORK_FILE if a .network file was applied.
-_LINKS = "/run/systemd/netif/links"
-_APPLIED = re.compile(r"^NETWORK_FILE=.", re.MULTILINE)
-# Lines "eth0=eth0" for netdevs that ifup has set up (Debian's ifupdown, main.c).
-_IFSTATE = "/run/network/ifstate"
-
-
-def with_owners(
-    tree: FileTree, netdevs: tuple[Netdev, ...], manager: Optional[NetworkManager]
-) -> tuple[Netdev, ...]:
-    """Return ``netdevs``, with the owners of those of RDMA ports and above them.
-
-    The owner is None if none of the three services owns the netdev.
-    """
-    names = concerned(netdevs)
-    managed = manager.managed if manager and manager.running else ()
-    text = tree.text(_IFSTATE) or ""
-    brought_up = {line.partition("=")[0].strip() for line in text.splitlines()}
-
-    def owner(name: str) -> Optional[str]:
-        # First: NetworkManager also lists netdevs of other services as managed.
-        index = tree.text(f"{NET_CLASS}/{name}/ifindex") or ""
-        if index.isdecimal() and _APPLIED.search(tree.text(f"{_LINKS}/{index}") or ""):
-            return NETWORKD
-        if name in managed:
-            return NETWORK_MANAGER
-        return IFUPDOWN if name in brought_up else None
-
-    return tuple(
-        replace(one, owner=owner(one.name)) if one.name in names else one
-        for one in netdevs
-    )
 
 
 PortOf = tuple[str, int]
@@ -339,10 +292,15 @@ def read_dcb(
     name = netdev.name
     pause = _asked(tools, ["ethtool", "-a", name], pause_frames, problems)
     by_dscp = _asked(tools, dcb_show("app", name), dscp_priorities, problems)
+    trust = None
+    # No file or attribute shows it: both drivers trust the DSCP while there is an entry
+    # for one (mlx5e_dcbnl_ieee_setapp, ice_dcbnl_setapp), otherwise the VLAN's PCP.
+    if netdev.driver in ("mlx5_core", "ice") and by_dscp is not None:
+        trust = "dscp" if by_dscp else "pcp"
     dcb = Dcb(
         _asked(tools, dcb_show("pfc", name), pfc_priorities, problems),
         _ecn_priorities(tree, folder),
-        _trust(netdev, by_dscp),
+        trust,
         *(pause or (None, None)),
         by_dscp,
         _asked(tools, dcb_show("buffer", name), buffers, problems),
@@ -353,17 +311,6 @@ def read_dcb(
 def dcb_show(what: str, netdev: str) -> list[str]:
     """Return the command that shows the ``pfc``, ``app`` or ``buffer`` of a netdev."""
     return ["dcb", "-j", what, "show", "dev", netdev]
-
-
-def _trust(netdev: Netdev, by_dscp: Optional[tuple[PriorityOf, ...]]) -> Optional[str]:
-    """Return the source of a packet's priority in mlx5 and ice.
-
-    There is no file or attribute for it: both trust the DSCP while there is an entry
-    for one (mlx5e_dcbnl_ieee_setapp, ice_dcbnl_setapp), otherwise the VLAN's PCP.
-    """
-    if netdev.driver not in ("mlx5_core", "ice") or by_dscp is None:
-        return None
-    return "dscp" if by_dscp else "pcp"
 
 
 def _ecn_priorities(tree: FileTree, folder: str) -> Optional[tuple[int, ...]]:
@@ -377,9 +324,8 @@ def _ecn_priorities(tree: FileTree, folder: str) -> Optional[tuple[int, ...]]:
         names = tree.names(enable)
         if not names:
             return None
-        numbers = [name for name in names if name.isascii() and name.isdecimal()]
-        ends.append({int(n) for n in numbers if tree.text(f"{enable}/{n}") == "1"})
-    return tuple(sorted(ends[0] & ends[1]))
+        ends.append({n for n in names if tree.text(f"{enable}/{n}") == "1"})
+    return tuple(sorted(map(int, ends[0] & ends[1])))
 
 
 def _asked(
@@ -391,11 +337,7 @@ def _asked(
     """Return the tool's text as parsed by ``read``; None if there is none."""
     failures: list[str] = []
     text = tools.text(argv, failures, optional=True)
-    problems.extend(
-        sentence
-        for sentence in failures
-        if not any(part in sentence for part in _UNSUPPORTED)
-    )
+    problems += [f for f in failures if not any(part in f for part in _UNSUPPORTED)]
     if text is None:
         return None
     try:
@@ -480,58 +422,46 @@ def _bond(tree: FileTree, netdev: Netdev, problems: list[str]) -> Optional[Bond]
     )
 
 
-def pfc_priorities(text: str) -> Optional[tuple[int, ...]]:
-    """Return the priorities with PFC enabled, from ``dcb -j pfc show dev NETDEV``.
-
-    Raises ValueError if the text has no such table.
-    """
-    table = _object(text).get("prio_pfc")
-    if not isinstance(table, list) or not all(isinstance(on, bool) for on in table):
-        raise ValueError("no table prio_pfc of true and false")
-    return tuple(priority for priority, on in enumerate(table) if on)
+def pfc_priorities(text: str) -> tuple[int, ...]:
+    """Return the priorities with PFC enabled, from ``dcb -j pfc show dev NETDEV``."""
+    return _of_dcb(
+        text, lambda shown: tuple(n for n, on in enumerate(shown["prio_pfc"]) if on)
+    )
 
 
 def dscp_priorities(text: str) -> tuple[PriorityOf, ...]:
     """Return the entries for a DSCP in ``dcb -j app show dev NETDEV``, pairs of DSCP
     and priority.
-
-    Raises ValueError if the text has another form.
     """
-    table = _object(text).get("dscp_prio", [])
-    if not isinstance(table, list) or not all(
-        isinstance(entry, list)
-        and len(entry) > 1
-        and all(type(number) is int for number in entry[:2])
-        for entry in table
-    ):
-        raise ValueError("dscp_prio is not a table of pairs")
-    return tuple(PriorityOf(*entry[:2]) for entry in table)
-
-
-def buffers(text: str) -> tuple[Buffer, ...]:
-    """Return the receive buffers in ``dcb -j buffer show dev NETDEV``.
-
-    Raises ValueError if the text has another form.
-    """
-    shown = _object(text)
-    of, sizes = shown.get("prio_buffer"), shown.get("buffer_size")
-    for table in (of, sizes):
-        if not isinstance(table, list) or not all(type(n) is int for n in table):
-            raise ValueError("no tables prio_buffer and buffer_size of numbers")
-    return tuple(
-        Buffer(size, tuple(prio for prio, at in enumerate(of or ()) if at == number))
-        for number, size in enumerate(sizes or ())
+    return _of_dcb(
+        text,
+        lambda shown: tuple(
+            PriorityOf(int(dscp), int(priority))
+            for dscp, priority, *_ in shown.get("dscp_prio", ())
+        ),
     )
 
 
-def _object(text: str) -> dict[str, Any]:
+def buffers(text: str) -> tuple[Buffer, ...]:
+    """Return the receive buffers in ``dcb -j buffer show dev NETDEV``."""
+    return _of_dcb(
+        text,
+        lambda shown: tuple(
+            Buffer(
+                int(size),
+                tuple(p for p, n in enumerate(shown["prio_buffer"]) if n == at),
+            )
+            for at, size in enumerate(shown["buffer_size"])
+        ),
+    )
+
+
+def _of_dcb(text: str, read: Callable[[Any], _Read]) -> _Read:
+    """Return what ``read`` makes of the object; raises ValueError for another form."""
     try:
-        value = json.loads(text or "{}")
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if not isinstance(value, dict):
-        raise ValueError("not an object")
-    return value
+        return read(json_value(text.encode("utf-8", "surrogateescape") or b"{}"))
+    except (AttributeError, KeyError, TypeError) as odd:
+        raise ValueError(str(odd)) from None
 
 
 _FEATURE = re.compile(
@@ -539,6 +469,7 @@ _FEATURE = re.compile(
     r"(on|off)(?: \[(?:(fixed)|requested (on|off))\])?$",
     re.MULTILINE,
 )
+_ON_OFF = {"on": True, "off": False}
 _PAUSE = re.compile(r"^(RX|TX):\s+(on|off)$", re.MULTILINE)
 
 
@@ -549,9 +480,7 @@ def features(text: str) -> dict[str, tuple[Offload, ...]]:
         head, _, lines = block.partition("\n")
         if head.endswith(":"):
             offloads_of[head[:-1]] = tuple(
-                Offload(name, on == "on", bool(fixed), requested == "on")
-                if requested
-                else Offload(name, on == "on", bool(fixed))
+                Offload(name, on == "on", bool(fixed), _ON_OFF.get(requested))
                 for name, on, fixed, requested in _FEATURE.findall(lines)
             )
     return offloads_of
@@ -722,3 +651,198 @@ def _capable(lines: list[str]) -> Optional[str]:
 
 def _text(text: Optional[str]) -> Optional[str]:
     return (text or "").strip("\0 \t\r")[:_MOST] or None
+
+
+_NMCLI = ("nmcli", "-t", "-f")
+# nmcli(1): "8 NetworkManager is not running."
+_NOT_RUNNING = 8
+_PROFILE_TYPE = "infiniband"
+# NetworkManager's folder for in-memory profiles, which include those that it generates
+# from a netdev's present settings.
+_IN_MEMORY = "/run/"
+_SETTINGS = "connection,infiniband,802-3-ethernet,bond,ethtool"
+
+
+def read_network_manager(
+    tools: Tools, netdevs: tuple[Netdev, ...], problems: list[str]
+) -> Optional[NetworkManager]:
+    """Return NetworkManager's state and profiles; None if it is not installed or
+    ``nmcli`` fails.
+
+    ``nmcli`` is run four times at most. Secrets are not requested.
+    """
+    try:
+        text = tools.text(
+            [*_NMCLI, "RUNNING", "general"],
+            problems,
+            optional=True,
+            raised_status=_NOT_RUNNING,
+        )
+    except CommandFailed:
+        return NetworkManager(running=False)
+    if text is None:
+        return None
+    if text.strip() != "running":
+        return NetworkManager(running=False)
+    devices: dict[bool, list[str]] = {True: [], False: []}
+    text = tools.text([*_NMCLI, "DEVICE,STATE", "device"], problems)
+    for name, word in table(text or "", 2):
+        devices[word != "unmanaged"].append(name)
+    return NetworkManager(
+        running=True,
+        managed=tuple(sorted(devices[True])),
+        unmanaged=tuple(sorted(devices[False])),
+        profiles=_profiles(tools, concerned(netdevs), problems),
+    )
+
+
+def _profiles(
+    tools: Tools, names: set[str], problems: list[str]
+) -> tuple[Profile, ...]:
+    """Return the profiles for RDMA netdevs, by name, with their properties."""
+    fields = "UUID,TYPE,DEVICE,FILENAME,NAME"
+    text = tools.text([*_NMCLI, fields, "connection"], problems)
+    candidates = [
+        # A profile in memory does not survive a boot.
+        Profile(
+            name, uuid, kind, active_on=on, file=None if in_memory else file or None
+        )
+        for uuid, kind, device, file, name in table(text or "", 5)
+        for on in (_active_on(device, names),)
+        for in_memory in (file.startswith(_IN_MEMORY),)
+        if kind == _PROFILE_TYPE or on in names
+    ]
+    if not candidates:
+        return ()
+    candidates.sort(key=lambda profile: (profile.name, profile.uuid))
+    ids = [word for profile in candidates for word in ("uuid", profile.uuid)]
+    text = tools.text([*_NMCLI, _SETTINGS, "connection", "show", *ids], problems)
+    properties = profiles(text or "")
+    known = (replace(p, properties=properties.get(p.uuid, ())) for p in candidates)
+    return tuple(
+        replace(profile, interface_name=profile.value("connection.interface-name"))
+        for profile in known
+    )
+
+
+def _active_on(device: str, names: set[str]) -> Optional[str]:
+    """Return the netdev in nmcli's column DEVICE; of several, one of ``names`` if
+    possible.
+    """
+    active = [device, *device.split(",")]
+    return next((name for name in active if name in names), active[-1]) or None
+
+
+# nmcli shows these among the properties, but they are not settings.
+_LEFT_OUT = ("connection.timestamp", "connection.read-only")
+_SECRET = "password"  # noqa: S105  (Wake-on-LAN's is shown without --show-secrets)
+_PROPERTY = re.compile(r"([a-z0-9-]+\.[A-Za-z0-9_.-]+):(.+)")
+
+
+def table(text: str, columns: int) -> list[tuple[str, ...]]:
+    """Return the rows that have ``columns`` fields, without escapes."""
+    rows = (fields(line) for line in text.split("\n"))
+    return [row for row in rows if len(row) == columns]
+
+
+_COLUMN = re.compile(r":((?:\\.?|[^:\\])*)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.?)", re.DOTALL)
+
+
+def fields(line: str) -> tuple[str, ...]:
+    """Return the fields of a line of a table: ``a:b`` is two, ``a\\:b`` is one."""
+    found = _COLUMN.findall(f":{line}")
+    return tuple(_ESCAPED.sub(r"\1", field) for field in found)
+
+
+def profiles(text: str) -> dict[str, tuple[Property, ...]]:
+    """Return the properties that have a value, by the profile's UUID.
+
+    Secrets are left out, and so is the time of the last activation.
+    """
+    properties = {}
+    for block in text.split("\n\n"):
+        matches = map(_PROPERTY.fullmatch, block.split("\n"))
+        shown = {match[1]: match[2] for match in matches if match}
+        uuid = shown.get("connection.uuid")
+        if uuid:
+            properties[uuid] = tuple(
+                Property(name, value)
+                for name, value in shown.items()
+                if name not in _LEFT_OUT and _SECRET not in name
+            )
+    return properties
+
+
+# The present networks, and those that VDSM restores at boot; each ``netconf`` is a
+# link.
+STAGING = "/var/lib/vdsm/staging/netconf/nets"
+PERSISTENCE = "/var/lib/vdsm/persistence/netconf/nets"
+# Owned by the user vdsm (vdsm.spec.in, %defattr before _localstatedir/lib/vdsm).
+_OTHERS = "/var/lib/vdsm"
+# The limit for all files together: 4094 VLANs of 1 kB.
+_MOST_BYTES = 4 << 20
+
+
+def read_ovirt_networks(
+    tree: FileTree, problems: list[str]
+) -> tuple[OvirtNetwork, ...]:
+    """Return the networks by name; none on a host without VDSM's files.
+
+    They are the present ones; if VDSM has no list of these, the persistent ones.
+    """
+    folders = (f for f in (STAGING, PERSISTENCE) if tree.has(f, others=_OTHERS))
+    folder = next(folders, None)
+    if folder is None:
+        return ()
+    networks, left = [], _MOST_BYTES
+    for name in tree.names(folder, problems, others=_OTHERS):
+        data = tree.data(f"{folder}/{name}", problems, others=_OTHERS)
+        left -= len(data or b"")
+        if left < 0:
+            problems.append(
+                f"{folder} has more than {_MOST_BYTES} bytes of networks: those from "
+                f"{name} on are not read"
+            )
+            break
+        try:
+            if data is not None:
+                config = _FORM.read(_Config, json_value(data))
+                networks.append(_network(name, config))
+        except WrongRecord as error:
+            problems.append(f"{folder}/{name} is not a network of VDSM: {error}")
+    return tuple(networks)
+
+
+@dataclass(frozen=True)
+class _Custom:
+    ipoib_mode: Optional[str]  # MODE_PROPERTY
+
+
+@dataclass(frozen=True)
+class _Config:
+    """What we read of VDSM's NetworkConfig (network/nmstate/bridge_util.py)."""
+
+    nic: Optional[str]
+    bonding: Optional[str]
+    vlan: Optional[int]
+    bridged: Optional[bool]
+    mtu: Optional[int]
+    defaultRoute: Optional[bool]
+    custom: Optional[_Custom]
+
+
+_FORM = Records("a network", any_keys=True)
+
+
+def _network(name: str, config: _Config) -> OvirtNetwork:
+    below, vlan = config.nic or config.bonding, config.vlan
+    return OvirtNetwork(
+        name=name,
+        southbound=f"{below}.{vlan}" if below and vlan is not None else below or None,
+        bridged=bool(config.bridged),
+        vlan=vlan,
+        mtu=config.mtu,
+        default_route=bool(config.defaultRoute),
+        ipoib_mode=config.custom.ipoib_mode if config.custom else None,
+    )

@@ -48,7 +48,7 @@ from ovirt_rdma.host.facts.devices import (
     VirtualFunction,
     mlx4_function,
 )
-from ovirt_rdma.host.facts.infiniband import partition_of
+from ovirt_rdma.host.facts.infiniband import MTUS, partition_of
 from ovirt_rdma.host.facts.model import UNKNOWN, Facts
 from ovirt_rdma.host.paths import RDMA_CM_CONFIG
 from ovirt_rdma.host.system.text import whole
@@ -154,7 +154,6 @@ def _adapter(
     return Adapter(
         pci=PciIdentity(address, vendor or UNKNOWN, device, revision),
         driver=driver,
-        numa_node=tree.number(f"{folder}/numa_node"),
         physical_function=physfn,
         vfs=vfs,
         max_vfs=max_vfs,
@@ -259,27 +258,15 @@ def _device(
         for key in ("hw_rev", "hca_type")
     )
     ports = []
-    for number in tree.names(f"{folder}/ports", problems):
-        if whole(number) is None:
-            continue
+    for number in filter(None, map(whole, tree.names(f"{folder}/ports", problems))):
         place = f"{folder}/ports/{number}"
-        port = _port(tree, place, int(number), problems)
-        port = replace(
-            port,
-            gids=_gids(tree, place, problems, most_gids),
-            # Soft-RoCE has no link of its own.
-            data_rate_mbps=None if driver == SOFT_ROCE else port.data_rate_mbps,
-        )
+        port = _port(tree, place, driver, problems, most_gids)
         if mtus is not None:
             # An MTU that the driver shows for all larger ones is unknown.
-            shown = mtus.get((name, port.number), {})
             most = _SHOWN_AT_MOST.get(driver or "")
-            max_mtu, active_mtu = (
-                None if shown.get(key) == most else shown.get(key)
-                for key in ("max", "active")
-            )
-            port = replace(port, max_mtu=max_mtu, active_mtu=active_mtu)
-            port = _with_details(tree, place, port, problems)
+            shown = mtus.get((name, number), {}).items()
+            known = {key: mtu for key, mtu in shown if mtu != most}
+            port = _with_details(tree, place, port, known, problems)
         ports.append(port)
     return RdmaDevice(
         name=name,
@@ -294,19 +281,27 @@ def _device(
     )
 
 
-def _port(tree: FileTree, folder: str, number: int, problems: list[str]) -> RdmaPort:
+def _port(
+    tree: FileTree,
+    folder: str,
+    driver: Optional[str],
+    problems: list[str],
+    most_gids: Optional[int],
+) -> RdmaPort:
     link_layer = tree.text(f"{folder}/link_layer", problems) or UNKNOWN
     text = tree.text(f"{folder}/rate") or ""  # some ports have none
     rate, data_rate = rates_mbps(text, link_layer)
     if text and rate is None:
         problems.append(f"{folder}/rate reads {text!a}, not a rate in Gb/sec")
     return RdmaPort(
-        number=number,
+        number=int(folder.rpartition("/")[2]),
         state=_word(tree, f"{folder}/state", problems),
         physical_state=_word(tree, f"{folder}/phys_state", problems),
         link_layer=link_layer,
         rate_mbps=rate,
-        data_rate_mbps=data_rate,
+        # Soft-RoCE has no link of its own.
+        data_rate_mbps=None if driver == SOFT_ROCE else data_rate,
+        gids=_gids(tree, folder, problems, most_gids),
     )
 
 
@@ -347,7 +342,7 @@ def _gids(
 
 
 def _with_details(
-    tree: FileTree, folder: str, port: RdmaPort, problems: list[str]
+    tree: FileTree, folder: str, port: RdmaPort, mtus: Mtus, problems: list[str]
 ) -> RdmaPort:
     names = set(tree.names(folder, problems))
     lid, sm_lid = (
@@ -370,6 +365,8 @@ def _with_details(
         guid = guids[0].in_groups if guids and guids[0].assigned else None
     return replace(
         port,
+        max_mtu=mtus.get("max"),
+        active_mtu=mtus.get("active"),
         lid=lid,
         sm_lid=sm_lid,
         guid=guid,
@@ -434,7 +431,7 @@ def rates_mbps(text: str, link_layer: str) -> tuple[Optional[int], Optional[int]
 
 # enum ib_mtu and enum opa_mtu of the kernel's include/rdma/ib_verbs.h. The number is
 # read, not the text before it, which is "invalid MTU" for values unknown to the tool.
-_BYTES = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096, 6: 8192, 7: 10240}
+_BYTES = {**MTUS, 6: 8192, 7: 10240}
 _DEVICE = re.compile(r"hca_id:\s+(\S+)\s*")
 _PORT = re.compile(r"\s+port:\s+([0-9]{1,3})\s*")
 _MTU = re.compile(r"\s+(max|active)_mtu:\s+.*\(([0-9]{1,3})\)\s*")

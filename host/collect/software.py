@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Read installed software, and VDSM's settings.
+"""Read kernel modules for RDMA and NFS, installed software, and VDSM's settings.
 
-Distribution, kernel configuration, versions of packages, units, our files, boot time,
-RDMA stacks, udev rules, fapolicyd, VDSM's daemons.
+Modules: loaded, available, options, loaded at boot. modprobe.d(5) and the kernel's
+command line are read as kmod reads them (libkmod/libkmod-config.c); of its commands
+those that set options, or prevent a module from being loaded. Modules are loaded at
+boot by modules-load.d(5), by the kernel's command line, and by rdma-core's lists, which
+its rdma-load-modules@ units load for the present hardware.
 
-The distribution is in os-release(5). rpm knows the versions, or dpkg if rpm does not.
-Of the running kernel's configuration only symbols for RDMA and NFS are read. The boot
-time is in /proc/uptime and /proc/stat. The RDMA stacks are those of vendors, which
-replace the distribution's.
+The distribution is in os-release(5). rpm knows the versions. Of the running kernel's
+configuration only symbols for RDMA and NFS are read. The boot time is in /proc/stat.
+The RDMA stacks are those of vendors, which replace the distribution's.
 
 fapolicyd(8) decides on each execve and open. With its default rules a script may run
 only if it is trusted: owned by an RPM or listed in a trust file (fapolicyd 1.0.2 to
@@ -26,22 +28,27 @@ import configparser
 import io
 import posixpath
 import re
-import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Optional, Union
+from typing import NamedTuple, Optional, Union
 
-from ovirt_rdma.host.collect.modules import module_paths
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.model import (
+    CONCERNED,
+    SUBNET_MANAGERS,
     KernelOption,
+    LoadLine,
+    ModprobeLine,
+    ModuleFile,
+    ModuleParameter,
+    Modules,
     OwnFile,
     RdmaStack,
-    SELinux,
     Software,
     UdevLine,
     Unit,
-    VdsmDaemon,
+    module_name,
 )
 from ovirt_rdma.host.paths import (
     DAEMON_UNIT,
@@ -58,13 +65,176 @@ from ovirt_rdma.host.system.tree import (
     ROOT,
     VDSM_UID,
     FileTree,
-    Problems,
     conf_texts,
     folders_named,
     joined_lines,
     processes,
     runs,
 )
+
+COMMAND_LINE = "/proc/cmdline"
+# The first one is the kernel's (kernel/module).
+_BLACKLISTS = ("module_blacklist", "modprobe.blacklist")
+# systemd-modules-load.service(8); the second parameter is for the initrd.
+_LOADS = ("modules_load", "rd.modules_load")
+
+
+def modprobe_lines(path: str, text: str) -> Iterator[ModprobeLine]:
+    """Yield the lines of a file that have an effect on a module for RDMA or NFS."""
+    for number, line in joined_lines(text):
+        command, name, words = (*line.split(maxsplit=2), "", "", "")[:3]
+        module = module_name(name)
+        if module in CONCERNED and command == "blacklist":
+            yield ModprobeLine(path, number, command, module)
+        elif module in CONCERNED and command in ("install", "options") and words:
+            yield ModprobeLine(path, number, command, module, words.strip())
+
+
+def load_lines(path: str, text: str) -> Iterator[LoadLine]:
+    """Yield the lines of a file that are one name, with the kernel's names of the
+    modules; others load nothing.
+    """
+    for number, line in enumerate(text.split("\n"), 1):
+        name = line.strip()
+        if _NAME.fullmatch(name) and not name.startswith(("#", ";")):
+            yield LoadLine(path, number, module_name(name))
+
+
+def parameters_of(text: str) -> list[str]:
+    """Return the kernel's parameters.
+
+    Quotes can enclose blanks and stay in the value, as in ``parport.dyndbg="file x"``.
+    Quotes of a boot loader around a whole parameter are removed.
+    """
+    words = re.findall(r'(?:"[^"]*"?|[^\s"])+', text, re.ASCII)
+    return [
+        word.strip('"') if word[:1] == '"' and word.count('"') <= 2 else word
+        for word in words
+    ]
+
+
+def parameter_lines(
+    parameters: Iterable[str],
+) -> tuple[list[ModprobeLine], list[LoadLine]]:
+    """Return ``MODULE.NAME=VALUE`` as options, and both blacklists; and what is loaded
+    at boot.
+    """
+    lines: list[tuple[str, str, str]] = []
+    loads: list[str] = []
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        module, _, option = parameter.partition(".")
+        if name in _BLACKLISTS:
+            lines += [("blacklist", one, "") for one in value.split(",")]
+        elif name in _LOADS:
+            loads += filter(_NAME.fullmatch, value.split(","))
+        elif name.count(".") == 1:
+            lines.append(("options", module, option))
+    return (
+        [
+            ModprobeLine(COMMAND_LINE, 1, command, module_name(module), text)
+            for command, module, text in lines
+            if module_name(module) in CONCERNED
+        ],
+        [LoadLine(COMMAND_LINE, 1, module_name(name)) for name in loads],
+    )
+
+
+LOADED = "/proc/modules"
+RDMA_CORE_LISTS = "/etc/rdma/modules"
+
+_MODULE_FILE = re.compile(r"(.+)\.ko(?:\.[a-z0-9]+)?")
+# Names of modules and aliases in the kernel have only these characters.
+_NAME = re.compile(r"[!-~]+")
+
+
+def read_modules(
+    tree: FileTree, release: str, problems: list[str], details: bool = False
+) -> Modules:
+    """Return the modules out of CONCERNED, for the running kernel ``release``; with the
+    ``details`` that a mount does not need.
+
+    Without modules.dep for that kernel the available modules are unknown. Parameters
+    that cannot be read are left out.
+    """
+    loaded = _loaded(tree.data(LOADED, problems) or b"")
+    folder = f"/lib/modules/{release}"
+    built_in = module_paths(tree.data(f"{folder}/modules.builtin") or b"")
+    dependencies = tree.data(f"{folder}/modules.dep", problems)
+    files = module_paths(dependencies or b"")
+    available = None if dependencies is None else _concerned({**files, **built_in})
+    modules = Modules(_concerned({*loaded, *built_in}), available)
+    return _with_details(tree, modules, files, problems) if details else modules
+
+
+def _concerned(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(CONCERNED & {module_name(name) for name in names}))
+
+
+def _loaded(data: bytes) -> set[str]:
+    """Read ``name size users dependants state address``; a module that is being loaded
+    or unloaded does not count as loaded.
+    """
+    names = set()
+    for line in data.decode("utf-8", "surrogateescape").split("\n"):
+        fields = line.split()
+        if fields and (len(fields) < 5 or fields[4] == "Live"):
+            names.add(fields[0])
+    return names
+
+
+def module_paths(data: bytes) -> dict[str, str]:
+    """Read modules.dep (``path: paths it needs``) or modules.builtin (``path``).
+
+    Returns file names, without suffix, to paths. A file is name.ko, or compressed:
+    name.ko.xz (EL9), name.ko.zst.
+    """
+    paths = {}
+    for line in data.decode("utf-8", "surrogateescape").split("\n"):
+        path = line.partition(":")[0].strip()
+        match = _MODULE_FILE.fullmatch(posixpath.basename(path))
+        if match:
+            paths[match.group(1)] = path
+    return paths
+
+
+def _with_details(
+    tree: FileTree, modules: Modules, files: Mapping[str, str], problems: list[str]
+) -> Modules:
+    """Add files, parameters and lines. These are in the order in which modprobe reads
+    them: later options of a module add to earlier ones; the last of the same name is
+    used.
+    """
+    found = [ModuleFile(module_name(name), path) for name, path in files.items()]
+    parameters = []
+    for module in modules.loaded:
+        folder = f"/sys/module/{module}/parameters"
+        for name in tree.names(folder):
+            value = tree.data(f"{folder}/{name}")
+            if value is not None:
+                text = value.decode("utf-8", "surrogateescape").strip()
+                parameters.append(ModuleParameter(module, name, text))
+    lines: list[ModprobeLine] = []
+    for path, text in conf_texts(tree, folders_named("modprobe.d"), ".conf", problems):
+        lines += modprobe_lines(path, text)
+    loads: list[LoadLine] = []
+    for folders in (folders_named("modules-load.d"), (RDMA_CORE_LISTS,)):
+        for path, text in conf_texts(tree, folders, ".conf", problems):
+            loads += load_lines(path, text)
+    given = parameter_lines(parameters_of(tree.text(COMMAND_LINE, problems) or ""))
+    return replace(
+        modules,
+        files=tuple(
+            sorted(
+                (one for one in found if one.name in CONCERNED),
+                key=lambda file: (file.name, file.path),
+            )
+        ),
+        parameters=tuple(parameters),
+        modprobe_lines=(*lines, *given[0]),
+        load_lines=(*loads, *given[1]),
+    )
+
 
 _BOOTED_AT = re.compile(r"^btime (\d{1,12})$", re.MULTILINE)
 
@@ -112,12 +282,6 @@ _OFED_FILES = (
     "/etc/infiniband/info",
     "/usr/src/ofa_kernel",
 )
-# Folders of Intel's and Cornelis Networks' hfi1 and related modules. EL also has their
-# tools and fabric manager, with /etc/opa.
-_OPA = {
-    "ifs-kernel-updates": "Omni-Path IFS",
-    "opxs-kernel-updates": "Omni-Path OPXS",
-}
 
 
 def read_rdma_stacks(
@@ -128,24 +292,18 @@ def read_rdma_stacks(
     Without ``ofed_info`` MLNX_OFED and DOCA cannot be distinguished, and have no
     version. Files that remain after a removal are found too; ``evidence`` names them.
     """
-    folder = f"/lib/modules/{release}"
-    paths = module_paths(tree.data(f"{folder}/modules.dep") or b"", folder)
+    paths = module_paths(tree.data(f"/lib/modules/{release}/modules.dep") or b"")
     evidence = [paths[_OFED_MODULE]] if _OFED_MODULE in paths else []
     evidence += [path for path in _OFED_FILES if tree.real_path(path)]
-    name, version, stacks = EITHER, None, []
+    name, version = EITHER, None
     text = (tools.text(OFED_INFO, problems, optional=True) or "").strip()
     match = _OFED.fullmatch(text[:200])
     if match:
         name, version = _OFED_NAMES.get(match[1], match[1]), match[2]
     elif text:
         problems.append(f"ofed_info -s printed no version: {text[:60]!a}")
-    if text or evidence:
-        shown = [" ".join(OFED_INFO)] if text else []
-        stacks.append(RdmaStack(name, version, ", ".join([*shown, *evidence])))
-    for updates, name in _OPA.items():
-        shown = [path for path in paths.values() if updates in path.split("/")]
-        stacks += [RdmaStack(name, None, min(shown))] if shown else []
-    return tuple(stacks)
+    evidence = [" ".join(OFED_INFO)] * bool(text) + evidence
+    return (RdmaStack(name, version, ", ".join(evidence)),) if evidence else ()
 
 
 # An assignment of the transport mode, not a match (==, !=), of a netdev.
@@ -179,7 +337,7 @@ DUMP = ("fapolicyd-cli", "--dump-db")
 
 
 def refused_programs(
-    tree: FileTree, tools: Tools, programs: Sequence[str], problems: Problems = None
+    tree: FileTree, tools: Tools, programs: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the ``programs`` that fapolicyd does not trust; none if it is not running,
     only logs, or cannot be queried.
@@ -189,20 +347,17 @@ def refused_programs(
     conf = tree.data(_CONF)
     if conf is None or _PERMISSIVE.search(conf):
         return ()
-    if (tools.text(ACTIVE, problems, optional=True) or "").strip() != "active":
+    if (tools.text(ACTIVE, optional=True) or "").strip() != "active":
         return ()
-    dump = tools.text(DUMP, problems, optional=True)
+    dump = tools.text(DUMP, optional=True)
     if dump is None:
         return ()
     trusted = {line.partition(" ")[2].rsplit(" ", 1)[0] for line in dump.splitlines()}
     if not _SIZED.search(conf):
-        trusted = {entry.rpartition(" ")[0] for entry in trusted}
-        return tuple(program for program in programs if program not in trusted)
-    return tuple(
-        program
-        for program in programs
-        if f"{program} {len(tree.data(program) or b'')}" not in trusted
-    )
+        paths = {entry.rpartition(" ")[0] for entry in trusted}
+        return tuple(one for one in programs if one not in paths)
+    sizes = {one: len(tree.data(one) or b"") for one in programs}
+    return tuple(one for one in programs if f"{one} {sizes[one]}" not in trusted)
 
 
 def read_software(
@@ -212,24 +367,17 @@ def read_software(
 
     Every tool is optional: without it the facts that need it are None or empty.
     """
-    units = read_units(tree, tools, problems)
     return Software(
         distribution=read_distribution(tree, problems),
         vdsm_version=package_version(tools, "vdsm", problems),
         rdma_core=package_version(tools, "rdma-core", problems),
         stacks=read_rdma_stacks(tree, tools, release, problems),
         kernel_config=read_kernel_config(tree, release, problems),
-        units=units,
+        units=read_units(tree, tools, problems),
         udev_lines=read_udev_lines(tree, problems),
-        subnet_manager=subnet_manager(units),
         own_files=read_own_files(tree, problems),
-        selinux=read_selinux(tree),
     )
 
-
-RUNNING = "/proc/config.gz"
-# A configuration of Linux 6.12 has 0.3 MB.
-MAX_BYTES = 8 << 20
 
 # drivers/infiniband, drivers/net/ethernet/mellanox, net/sunrpc, fs/nfs, fs/configfs
 # and net/dcb in Linux 6.12; without CONFIG_.
@@ -257,124 +405,65 @@ def read_kernel_config(
     A symbol that is missing in the result is missing in the configuration: this kernel
     does not have it, or one of its dependencies is not set.
     """
-    for path in (
-        f"/boot/config-{release}",
-        f"/lib/modules/{release}/config",  # EL, and images without their own /boot
-        f"/usr/lib/modules/{release}/config",
-        RUNNING,
-    ):
+    # EL, and images without their own /boot, have the second.
+    for path in (f"/boot/config-{release}", f"/lib/modules/{release}/config"):
         data = tree.data(path)
         if data is None:
             continue
-        if path == RUNNING:
-            data = _unpacked(data)
-        options = parse_kernel_config(data)
-        if options is not None:
-            return options
+        text = data.decode("utf-8", "surrogateescape")
+        values = dict.fromkeys(_NOT_SET.findall(text), "n")
+        values.update(_SET.findall(text))
+        if values:
+            return tuple(
+                KernelOption(name, values[name].strip().strip('"'))
+                for name in sorted(SYMBOLS & values.keys())
+            )
         problems.append(f"{path} is not a kernel configuration")
     return None
-
-
-def parse_kernel_config(data: bytes) -> Optional[tuple[KernelOption, ...]]:
-    """Return the symbols in SYMBOLS; None if ``data`` has no symbols at all."""
-    text = data[:MAX_BYTES].decode("utf-8", "surrogateescape")
-    values = dict.fromkeys(_NOT_SET.findall(text), "n")
-    values.update(_SET.findall(text))
-    if not values:
-        return None
-    return tuple(
-        KernelOption(name, values[name].strip().strip('"'))
-        for name in sorted(SYMBOLS & values.keys())
-    )
-
-
-def _unpacked(data: bytes) -> bytes:
-    """Unpack gzip, up to MAX_BYTES; nothing if it is damaged or larger."""
-    stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-    try:
-        unpacked = stream.decompress(data, MAX_BYTES)
-    except zlib.error:
-        return b""
-    return unpacked if stream.eof else b""
 
 
 FILES = ("/etc/os-release", "/usr/lib/os-release")
 
 _EL_PLATFORM = re.compile(r"platform:(el\d{1,3})")
-_EL_FAMILY = frozenset(("rhel", "centos"))
-_MAJOR = re.compile(r"\d{1,3}")
 _ASSIGNMENT = re.compile(r"""^(\w+)=["']?([^"'\n]*)["']?[ \t]*$""", re.MULTILINE)
 
 
 def read_distribution(tree: FileTree, problems: list[str]) -> Optional[str]:
-    """Return ``el9`` (also for its rebuilds and oVirt Node), ``fc40`` or ``debian12``.
-
-    ``debian`` without a version is Debian testing. None if there is no os-release.
+    """Return ``el9`` (``PLATFORM_ID=platform:el9`` in CentOS Stream, RHEL and their
+    rebuilds, and oVirt Node), or id and version, ``debian12``; None without os-release.
     """
     for path in FILES:
         data = tree.data(path)
         if data is not None:
-            text = data.decode("utf-8", "surrogateescape")
-            return distribution(dict(_ASSIGNMENT.findall(text))) or None
+            found = dict(_ASSIGNMENT.findall(data.decode("utf-8", "surrogateescape")))
+            platform = _EL_PLATFORM.fullmatch(found.get("PLATFORM_ID", ""))
+            named = found.get("ID", "") + found.get("VERSION_ID", "")
+            return platform[1] if platform else named or None
     problems.append(f"the distribution is unknown: there is no {' or '.join(FILES)}")
     return None
 
 
-def distribution(fields: dict[str, str]) -> str:
-    """Return the name for the fields of an os-release; empty without ``ID``.
-
-    CentOS Stream, RHEL and their rebuilds have ``PLATFORM_ID=platform:el9``; Fedora has
-    another form.
-    """
-    platform = _EL_PLATFORM.fullmatch(fields.get("PLATFORM_ID", ""))
-    own, version = fields.get("ID", ""), fields.get("VERSION_ID", "")
-    major = _MAJOR.match(version)
-    if platform:
-        return platform[1]
-    if major and _EL_FAMILY & {own, *fields.get("ID_LIKE", "").split()}:
-        return f"el{major[0]}"
-    return f"{'fc' if own == 'fedora' else own}{version}" if own else ""
-
-
-# Both exit with 1 for a package that is not installed. rpm prints that on stdout; other
+# rpm exits with 1 for a package that is not installed, and prints that on stdout; other
 # errors are on stderr.
-_NOT_INSTALLED = 1
-_RPM_WORDS = "exit status 1"
-_DPKG_WORDS = "no packages found matching"
+_NOT_INSTALLED, _NO_ERROR = 1, "exit status 1"
 
 
 def package_version(tools: Tools, package: str, problems: list[str]) -> Optional[str]:
     """Return the version such as ``4.50.5.1``, without the distribution's part; None if
-    the package is not installed, or there is no package tool.
+    the package is not installed, or there is no rpm.
     """
     argv = ["rpm", "-q", "--qf", r"%{VERSION}\n", package]
-    for version in _answer(tools, argv, _RPM_WORDS, problems):
-        return version
-    # dpkg may also list a removed package whose configuration is kept.
-    argv = ["dpkg-query", "-W", "-f", r"${db:Status-Status}/${Version}\n", package]
-    for line in _answer(tools, argv, _DPKG_WORDS, problems):
-        status, _, version = line.partition("/")
-        if status == "installed":  # epoch:upstream-revision, deb-version(7)
-            return version.rpartition(":")[2].rpartition("-")[0] or version
-    return None
-
-
-def _answer(
-    tools: Tools, argv: Sequence[str], not_installed: str, problems: list[str]
-) -> list[str]:
     try:
         text = tools.text(argv, problems, optional=True, raised_status=_NOT_INSTALLED)
     except CommandFailed as no:
-        if not_installed not in str(no):
+        if _NO_ERROR not in str(no):
             problems.append(f"{' '.join(argv)} failed: {no}")
-        return []
-    return (text or "").split()
+        return None
+    return next(iter((text or "").split()), None)
 
 
 # Units of rdma-core; opa.conf and the others are in /etc/rdma/modules.
 _LOADED_FOR = ("rdma", "infiniband", "roce", "iwarp", "opa")
-# opensm in EL and Debian, opensm in MLNX_OFED, and Omni-Path's fabric manager.
-SUBNET_MANAGERS = ("opensm.service", "opensmd.service", "opafm.service")
 UNITS = (
     "rdma-hw.target",
     *(f"rdma-load-modules@{name}.service" for name in _LOADED_FOR),
@@ -399,35 +488,14 @@ def read_units(tree: FileTree, tools: Tools, problems: list[str]) -> tuple[Unit,
     """
     if not tree.is_folder(_BOOTED):
         return ()
-    text = tools.text(COMMAND, problems, optional=True)
-    return () if text is None else parse_units(text, problems)
-
-
-def parse_units(text: str, problems: list[str]) -> tuple[Unit, ...]:
-    """Read blocks of ``Property=value`` lines, separated by empty lines.
-
-    systemctl leaves out empty properties. A block without an id gets a sentence.
-    """
+    text = tools.text(COMMAND, problems, optional=True) or ""
     units = []
+    # Blocks of Property=value, without those that are empty.
     for block in text.strip().split("\n\n"):
-        lines = (line.partition("=") for line in block.split("\n"))
-        fields = {name.strip(): value.strip() for name, _, value in lines}
-        name, load, active, enabled = (
-            fields.get(key, "") for key in _PROPERTIES.split(",")
-        )
-        if name:
-            units.append(Unit(name, load, active, enabled))
-        else:
-            problems.append(
-                f"systemctl show printed a unit without an id: {block[:60]!a}"
-            )
+        shown = dict(line.partition("=")[::2] for line in block.split("\n"))
+        if "Id" in shown:
+            units.append(Unit(*(shown.get(key, "") for key in _PROPERTIES.split(","))))
     return tuple(units)
-
-
-def subnet_manager(units: tuple[Unit, ...]) -> Optional[str]:
-    """Return the unit of the subnet manager that is running on this host, or None."""
-    running = (unit.name for unit in units if unit.active == "active")
-    return next((name for name in running if name in SUBNET_MANAGERS), None)
 
 
 _DAEMONS = {
@@ -459,20 +527,26 @@ def running_scripts(
             yield pid, script
 
 
-def read_selinux(tree: FileTree) -> Optional[SELinux]:
-    """Return the mode of SELinux and the contexts of VDSM's running daemons, as far as
-    they can be read; None if SELinux is disabled.
+class SELinux(NamedTuple):
+    """SELinux, if enabled: enforcing or permissive, and the contexts of VDSM's running
+    daemons, ``vdsmd`` and ``supervdsmd``: ``system_u:system_r:virtd_t:s0-s0:c0.c1023``.
     """
+
+    enforcing: bool
+    contexts: dict[str, str]
+
+
+def read_selinux(tree: FileTree) -> Optional[SELinux]:
+    """Return SELinux with the contexts that can be read; None if it is disabled."""
     enforce = tree.text(_ENFORCE)
     if enforce is None:
         return None
-    daemons: dict[str, VdsmDaemon] = {}
+    contexts: dict[str, str] = {}
     for pid, script in running_scripts(tree, _DAEMONS):
         context = (tree.text(f"/proc/{pid}/attr/current") or "").rstrip("\0")
         if context:
-            daemon = VdsmDaemon(_DAEMONS[script], context)
-            daemons.setdefault(daemon.name, daemon)
-    return SELinux(enforce == "1", tuple(daemons[name] for name in sorted(daemons)))
+            contexts.setdefault(_DAEMONS[script], context)
+    return SELinux(enforce == "1", contexts)
 
 
 SECTION = "irs"
@@ -524,7 +598,7 @@ def _setting(
             data = tree.data(path, failures, others=others)
             left -= len(data or b"") if others else 0
             if left < 0:
-                raise _Refused(
+                raise configparser.Error(
                     f"{others} has more than {_MOST_BYTES_OF_OTHERS} bytes of them"
                 )
             if data is not None:
@@ -537,18 +611,14 @@ def _setting(
         # 1 kB could expand to more than the host's memory, and the user vdsm may have
         # written the file.
         if "%" in value.replace("%%", ""):
-            raise _Refused(
+            raise configparser.Error(
                 f"{option} has a % for another setting, which is not followed"
             )
         return value.replace("%%", "%")
-    except (configparser.Error, UnicodeDecodeError, _Refused) as error:
+    except (configparser.Error, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
         problems.append(f"vdsm.conf or a drop-in of it cannot be read: {reason}")
         return None
-
-
-class _Refused(ValueError):
-    """To read it takes too much time or memory."""
 
 
 def replaces_nfs_connections(options: str) -> bool:

@@ -17,15 +17,12 @@ from ovirt_rdma.host.collect.storage import (
     MOUNTINFO,
     MOUNTSTATS,
     Section,
-    number_in,
     parse_mountinfo,
     parse_mountstats,
-    visible,
 )
 from ovirt_rdma.host.collect.tools import read_each
 from ovirt_rdma.host.facts.statistics import (
     COLUMNS,
-    Counter,
     MountBytes,
     MountStatistics,
     OperationStatistics,
@@ -35,15 +32,14 @@ from ovirt_rdma.host.facts.statistics import (
     Transport,
     option_value,
 )
+from ovirt_rdma.host.system.text import whole
 from ovirt_rdma.host.system.tree import FileTree, read_uptime
 
 _RDMA = "/sys/class/infiniband"
 SWITCHES = "/sys/kernel/sunrpc/xprt-switches"
 
-# A file with more wrong lines than this is not mountstats; one sentence says the rest.
-_MOST_SENTENCES = 20
-# Operation lines have eight numbers, and nine with `errors`.
-_OLD_OPERATION, _OPERATION = 8, 9
+# How many numbers the line of an operation has.
+_OPERATION = 9
 # Most operations are never used, so most lines end like this.
 _UNUSED = [b"0"] * _OPERATION
 _BYTES = 8
@@ -80,7 +76,15 @@ def read_statistics(
     of those that are read, all if it is None.
     """
     problems: list[str] = []
-    mounts = _mounts(tree, problems)
+    mounts, odd = parse_mount_statistics(tree.data(MOUNTSTATS, problems) or b"")
+    problems += odd
+    if mounts:
+        entries, _ = parse_mountinfo(tree.data(MOUNTINFO, problems) or b"")
+        options = {place: entry.options for place, entry in entries.items()}
+        mounts = tuple(
+            one._replace(address=option_value(options.get(one.mountpoint, ""), "addr"))
+            for one in mounts
+        )
     # Directly after the mounts, whose counters it dates.
     return Statistics(
         taken_s=read_uptime(tree, problems),
@@ -91,40 +95,29 @@ def read_statistics(
     )
 
 
-def _mounts(tree: FileTree, problems: list[str]) -> tuple[MountStatistics, ...]:
-    mounts, odd = parse_mount_statistics(tree.data(MOUNTSTATS, problems) or b"")
-    problems += odd
-    if not mounts:
-        return ()
-    entries, _ = parse_mountinfo(tree.data(MOUNTINFO, problems) or b"")
-    addresses = {
-        entry.mountpoint: option_value(entry.options, "addr")
-        for entry in visible(entries)
-    }
-    return tuple(
-        mount._replace(address=addresses.get(mount.mountpoint)) for mount in mounts
-    )
-
-
 def parse_mount_statistics(
     data: bytes,
 ) -> tuple[tuple[MountStatistics, ...], list[str]]:
-    """Return the NFS mounts in mountstats, in its order, and a sentence for each line
-    that is torn or has another number of columns than the kernels that we know.
+    """Return the NFS mounts in mountstats, in its order, and a sentence if lines are
+    torn or have another number of columns than the kernels that we know.
     """
-    odd: list[str] = []
-    mounts = tuple(_counted(one, odd) for one in parse_mountstats(data).values())
-    more = len(odd) - _MOST_SENTENCES
-    if more > 0:
-        odd[_MOST_SENTENCES:] = [f"{MOUNTSTATS} has {more} more lines of that kind"]
-    return mounts, odd
+    odd: list[int] = []
+    sections = parse_mountstats(data).items()
+    mounts = tuple(_counted(place, section, odd) for place, section in sections)
+    if not odd:
+        return mounts, []
+    more = f" (and {len(odd) - 1} more)" if len(odd) > 1 else ""
+    sentence = (
+        f"{MOUNTSTATS} line {odd[0]}{more} has another form than in the kernels that "
+        "we know: what can be read of it counts"
+    )
+    return mounts, [sentence]
 
 
-def _counted(section: Section, odd: list[str]) -> MountStatistics:
+def _counted(mountpoint: str, section: Section, odd: list[int]) -> MountStatistics:
     """Read the lines that nfs_show_stats() and rpc_clnt_show_stats() print
     (fs/nfs/super.c, net/sunrpc/stats.c).
     """
-    mount = section.mount
     found: dict[str, Any] = {}
     transports: list[Transport] = []
     operations: dict[str, OperationStatistics] = {}
@@ -153,18 +146,19 @@ def _counted(section: Section, odd: list[str]) -> MountStatistics:
             known = len(numbers) == _BYTES == len(words)
             found["bytes"] = MountBytes(*numbers[4:6]) if known else None
         if not known:
-            odd.append(
-                f"{MOUNTSTATS} line {number} has another form than in the kernels that "
-                "we know: what can be read of it counts"
-            )
+            odd.append(number)
     options = found.get("options", "")
+    rsize, wsize, nconnect = (
+        whole(option_value(options, name) or "")
+        for name in ("rsize", "wsize", "nconnect")
+    )
     return MountStatistics(
-        mount.mountpoint,
-        mount.source,
+        mountpoint,
+        section.source,
         version=option_value(options, "vers"),
-        rsize=number_in(option_value(options, "rsize")),
-        wsize=number_in(option_value(options, "wsize")),
-        nconnect=number_in(option_value(options, "nconnect")),
+        rsize=rsize,
+        wsize=wsize,
+        nconnect=nconnect,
         transports=tuple(transports),
         operations=tuple(operations.values()),
         **found,
@@ -177,7 +171,7 @@ def _transport_line(words: list[bytes], transports: list[Transport]) -> bool:
         return False
     protocol = words[0].decode("utf-8", "surrogateescape")
     columns, numbers = COLUMNS.get(protocol, ()), _numbers(words[1:])
-    transports.append(Transport(protocol, tuple(zip(columns, numbers))))
+    transports.append(Transport(protocol, dict(zip(columns, numbers))))
     return len(numbers) == len(words) - 1 and len(columns) in (0, len(numbers))
 
 
@@ -189,7 +183,7 @@ def _operation(
         return True
     name = key.rstrip(b":").decode("utf-8", "surrogateescape")
     numbers = _numbers(words)
-    complete = len(words) == len(numbers) >= _OLD_OPERATION
+    complete = len(words) == len(numbers) >= _OPERATION
     if not key.endswith(b":") or not complete:
         return False
     if any(numbers):
@@ -274,15 +268,16 @@ def read_ports(
 
     def read(device: str, failures: list[str]) -> list[PortCounters]:
         folder = f"{_RDMA}/{device}"
-        whole = _counters(tree, f"{folder}/hw_counters", failures, wanted)
-        counted = [PortCounters(device, 0, hardware=whole)] if whole else []
+        of_all = _counters(tree, f"{folder}/hw_counters", failures, wanted)
+        counted = [PortCounters(device, 0, of_all)] if of_all else []
         names = (name for name in tree.names(f"{folder}/ports") if name.isdecimal())
         for port in sorted(names, key=int):
-            counters, hardware = (
-                _counters(tree, f"{folder}/ports/{port}/{kind}", failures, wanted)
-                for kind in ("counters", "hw_counters")
-            )
-            counted.append(PortCounters(device, int(port), counters, hardware))
+            counters: dict[str, Optional[int]] = {}
+            # Of a name in both folders, the one of hw_counters is the driver's own.
+            for kind in ("counters", "hw_counters"):
+                place = f"{folder}/ports/{port}/{kind}"
+                counters |= _counters(tree, place, failures, wanted)
+            counted.append(PortCounters(device, int(port), counters))
         return counted
 
     names = tree.names(_RDMA)
@@ -294,19 +289,19 @@ def _counters(
     folder: str,
     problems: list[str],
     wanted: Optional[Collection[str]],
-) -> tuple[Counter, ...]:
+) -> dict[str, Optional[int]]:
     """Return the counters of a folder by name, with one sentence about all that have no
     value: a virtual function may refuse every one of them.
     """
-    counters = []
+    counters: dict[str, Optional[int]] = {}
     reasons: list[str] = []
     for name in tree.names(folder):
         if name == _LIFESPAN or (wanted is not None and name not in wanted):
             continue
         found = tree.match(f"{folder}/{name}", _VALUE, "a number", reasons)
-        counters.append(Counter(name, int(found[1]) if found and found[1] else None))
+        counters[name] = int(found[1]) if found and found[1] else None
     if reasons:
         others = len(reasons) - 1
         left_out = f"it and {others} more there are" if others else "it is"
         problems.append(f"{reasons[0]}; {left_out} left out")
-    return tuple(counters)
+    return counters

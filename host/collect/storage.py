@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Parse mountinfo, mountstats and vdsmd's marks of degraded mounts (pure), and read the
-sessions of SRP and iSCSI in sysfs.
+sessions of SRP and iSCSI in sysfs, and the kernel's NFS server on this host.
 
 mountinfo is in proc(5) and fs/proc_namespace.c, mountstats in fs/nfs/super.c and
 net/sunrpc/stats.c. Any bytes are accepted.
@@ -8,6 +8,12 @@ net/sunrpc/stats.c. Any bytes are accepted.
 SRP: drivers/infiniband/ulp/srp/ib_srp.c and drivers/scsi/scsi_transport_srp.c; iSCSI,
 with iSER: libiscsi.c and scsi_transport_iscsi.c in drivers/scsi. Nothing waits for a
 target that does not respond. open-iscsi has one connection a session.
+
+The NFS server: the files of /proc/fs/nfsd are in fs/nfsd/nfsctl.c, pool_stats in
+net/sunrpc/svc_xprt.c, those of /proc/sys/sunrpc/svc_rdma in
+net/sunrpc/xprtrdma/svc_rdma.c. The exports are in /var/lib/nfs/etab, which exportfs
+writes with all options (nfs-utils, support/nfs/exports.c, putexportent); with
+``rootdir`` in the section ``exports`` of nfs.conf(5) their folders are below that.
 """
 
 from __future__ import annotations
@@ -15,13 +21,15 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Optional, Union
 
-from ovirt_rdma.host.facts.model import DegradedMark, NfsMount
+from ovirt_rdma.host.collect.tools import Tools
+from ovirt_rdma.host.facts.model import DegradedMark, NfsExport, NfsMount, NfsServer
+from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.json_codec import Envelope, Records, json_value, plain
 from ovirt_rdma.host.system.text import whole
-from ovirt_rdma.host.system.tree import FileTree
+from ovirt_rdma.host.system.tree import FileTree, conf_texts
 
 MOUNTINFO = "/proc/self/mountinfo"
 MOUNTSTATS = "/proc/self/mountstats"
@@ -41,31 +49,21 @@ class MountEntry(NamedTuple):
     options: str
 
 
-def parse_mountinfo(data: bytes) -> tuple[list[MountEntry], list[str]]:
-    """Return the entries in the kernel's order, and a sentence for each invalid line.
-
-    Any bytes are accepted.
+def parse_mountinfo(data: bytes) -> tuple[dict[str, MountEntry], list[str]]:
+    """Return the visible mounts by mount point, in the kernel's order: of stacked ones
+    the last; and a sentence for each invalid line. Any bytes are accepted.
     """
-    entries, problems = [], []
+    mounts: dict[str, MountEntry] = {}
+    problems = []
     # Not splitlines(): names may have a carriage return or a form feed.
     for number, line in enumerate(data.split(b"\n"), 1):
-        if not line:
-            continue
         entry = _entry(line.split(b" "))
         if entry:
-            entries.append(entry)
-        else:
+            mounts.pop(entry.mountpoint, None)
+            mounts[entry.mountpoint] = entry
+        elif line:
             problems.append(f"{MOUNTINFO} line {number} is not a mount entry: skipped")
-    return entries, problems
-
-
-def visible(entries: list[MountEntry]) -> list[MountEntry]:
-    """Return the visible mount of each mount point: the last of stacked mounts."""
-    last: dict[str, MountEntry] = {}
-    for entry in entries:
-        last.pop(entry.mountpoint, None)
-        last[entry.mountpoint] = entry
-    return list(last.values())
+    return mounts, problems
 
 
 def unescape(field: bytes) -> str:
@@ -115,11 +113,11 @@ def _entry(fields: list[bytes]) -> Optional[MountEntry]:
 
 
 class Section(NamedTuple):
-    """An NFS mount in mountstats: its entry, without options, and the words of its
-    lines, each with its number.
+    """An NFS mount in mountstats: its source, and the words of its lines, each with its
+    number.
     """
 
-    mount: MountEntry
+    source: str
     lines: list[tuple[int, list[bytes]]]
 
 
@@ -130,29 +128,20 @@ def parse_mountstats(data: bytes) -> dict[str, Section]:
     sections: dict[str, Section] = {}
     section: Optional[Section] = None
     for number, line in enumerate(data.split(b"\n"), 1):
+        words = line.split()
         if line.startswith((b"device ", b"no device ")):
-            section, mount = None, _device(line.split(b" "))
-            if mount is not None:
-                sections.pop(mount.mountpoint, None)
-            if mount is not None and mount.fstype in NFS_TYPES:
-                section = sections[mount.mountpoint] = Section(mount, [])
-        elif section is not None:
-            words = line.split()
-            if words:
-                section.lines.append((number, words))
+            # device SOURCE mounted on PATH with fstype TYPE [statvers=1.1]: without
+            # spaces, which the kernel escapes.
+            section, words = None, line.split(b" ")
+            if words[2:4] == [b"mounted", b"on"] and words[5:7] == [b"with", b"fstype"]:
+                place, kind = unescape(words[4]), b"".join(words[7:8])
+                sections.pop(place, None)
+                if kind.decode("latin-1") in NFS_TYPES:
+                    section = Section(normalised_source(unescape(words[1])), [])
+                    sections[place] = section
+        elif section is not None and words:
+            section.lines.append((number, words))
     return sections
-
-
-def _device(words: list[bytes]) -> Optional[MountEntry]:
-    """Read ``device SOURCE mounted on PATH with fstype TYPE [statvers=1.1]``; the
-    source is one word, because the kernel escapes spaces.
-    """
-    if words[2:4] != [b"mounted", b"on"] or words[5:7] != [b"with", b"fstype"]:
-        return None
-    if len(words) == 7:
-        return None
-    source = normalised_source(unescape(words[1]))
-    return MountEntry(unescape(words[4]), unescape(words[7]), source, "")
 
 
 def nfs_mounts(
@@ -165,7 +154,7 @@ def nfs_mounts(
     problems += odd
     sections = parse_mountstats(mountstats)
     mounts = []
-    for entry in visible(entries):
+    for entry in entries.values():
         if entry.fstype not in NFS_TYPES:
             continue
         values = dict(
@@ -173,15 +162,11 @@ def nfs_mounts(
         )
         protocols, age_s, program = [], None, None
         section = sections.get(entry.mountpoint)
-        for number, (key, *words) in section.lines if section else ():
-            if key == b"xprt:" and not words:
-                problems.append(
-                    f"{MOUNTSTATS} line {number} names no transport: skipped"
-                )
-            elif key == b"xprt:":
+        for _, (key, *words) in section.lines if section else ():
+            if key == b"xprt:" and words:
                 protocols.append(words[0].decode("utf-8", "surrogateescape"))
             elif key == b"age:" and len(words) == 1:
-                age_s = number_in(words[0].decode("ascii", "replace"))
+                age_s = whole(words[0].decode("ascii", "replace"))
             elif key == b"impl_id:":
                 said = _PROGRAM.match(b" ".join(words))
                 if said and any(said.groups()):
@@ -194,7 +179,7 @@ def nfs_mounts(
                 options=entry.options,
                 version=values.get("vers"),
                 protocol=values.get("proto"),
-                port=number_in(values.get("port"), 5),
+                port=whole(values.get("port", "")),
                 address=values.get("addr"),
                 age_s=age_s,
                 protocols=tuple(protocols),
@@ -206,13 +191,6 @@ def nfs_mounts(
 
 # What the server says that it is (fs/nfs/super.c, show_implementation_id).
 _PROGRAM = re.compile(rb"name='(.*?)',domain='(.*?)',date='")
-
-
-def number_in(text: Optional[str], digits: int = 20) -> Optional[int]:
-    """Return a number of at most so many digits; unsigned 64 bit numbers have 20."""
-    if text is None or not (text.isascii() and text.isdecimal()) or len(text) > digits:
-        return None
-    return int(text)
 
 
 @dataclass(frozen=True)
@@ -409,3 +387,184 @@ def _iscsi(tree: FileTree, problems: list[str]) -> Iterator[Session]:
             # A connection that is down has only the persistent address.
             remote=tree.text(f"{connection}/address") or address,
         )
+
+
+NFSD = "/proc/fs/nfsd"
+_ETAB, _EXPORTS, _CONF = "/var/lib/nfs/etab", "/etc/exports", "/etc/nfs.conf"
+_SVC_RDMA = "/proc/sys/sunrpc/svc_rdma"
+# Each folder costs two programs.
+_MOST_EXPORTS = 64
+
+
+def read_nfs_server(
+    tree: FileTree, tools: Tools, problems: list[str], exports: bool
+) -> Optional[NfsServer]:
+    """Return the NFS server of this host; None if it never ran since boot. Exports,
+    which tools look at, are read only with ``exports``.
+    """
+    if "threads" not in tree.names(NFSD):
+        return None
+    listeners = tree.data(f"{NFSD}/portlist", problems)
+    versions = tree.text(f"{NFSD}/versions", problems)
+    queued, woken = pool_statistics(tree.text(f"{NFSD}/pool_stats") or "")
+    return NfsServer(
+        threads=tree.number(f"{NFSD}/threads", problems),
+        listeners=None if listeners is None else port_list(listeners.decode("latin-1")),
+        versions=None if versions is None else offered(versions),
+        clients=len(tree.names(f"{NFSD}/clients"))
+        if tree.is_folder(f"{NFSD}/clients")
+        else None,
+        queued=queued,
+        woken=woken,
+        max_requests=tree.number(f"{_SVC_RDMA}/max_requests"),
+        max_block_size=tree.number(f"{NFSD}/max_block_size"),
+        exports=_exports(tree, tools, problems) if exports else None,
+        configured=tuple(
+            folder
+            for text in _texts(tree, _EXPORTS, ".exports", problems)
+            for folder in configured_folders(text)
+        ),
+    )
+
+
+def _texts(
+    tree: FileTree, file: str, suffix: str, problems: list[str]
+) -> Iterator[str]:
+    """Yield the texts of a file and of its folder ``FILE.d``."""
+    yield _text(tree, file)
+    for _, text in conf_texts(tree, (f"{file}.d",), suffix, problems):
+        yield text
+
+
+def _text(tree: FileTree, path: str) -> str:
+    return (tree.data(path) or b"").decode("utf-8", "surrogateescape")
+
+
+def port_list(text: str) -> tuple[str, ...]:
+    """Return the listeners of portlist, ``rdma 20049``, each once: there is a line for
+    each address family. Any text is accepted.
+    """
+    lines = (line.split() for line in text.splitlines())
+    found = (f"{w[0]} {w[1]}" for w in lines if len(w) == 2 and whole(w[1]) is not None)
+    return tuple(dict.fromkeys(found))
+
+
+def offered(text: str) -> tuple[str, ...]:
+    """Return the versions with a plus sign in ``-2 +3 +4 +4.1``. The kernel shows 4.0
+    only if it is off (nfsd_print_version_support), and ``-4`` if all of NFS 4 is.
+    """
+    words = text.split()
+    known = ("3", "4.0", "4.1", "4.2")
+    implied = "4.0" if "+4" in words and "-4.0" not in words else ""
+    return tuple(
+        one
+        for one in known
+        if (f"+{one}" in words or one == implied) and (one == "3" or "-4" not in words)
+    )
+
+
+def pool_statistics(text: str) -> tuple[Optional[int], Optional[int]]:
+    """Return the sums of sockets-enqueued and threads-woken over all pools."""
+    rows = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    numbers = [[whole(word) for word in row] for row in rows if len(row) >= 4]
+    queued, woken = ([row[n] for row in numbers] for n in (2, 3))
+    if not numbers or None in queued or None in woken:
+        return None, None
+    return sum(filter(None, queued)), sum(filter(None, woken))
+
+
+_ENTRY = re.compile(r"(\S+)\s+(\S*)\(([^()]*)\)")
+
+
+def export_table(text: str) -> tuple[NfsExport, ...]:
+    """Return the exports of etab; lines of another form are left out."""
+    entries = (_ENTRY.match(line) for line in text.split("\n"))
+    return tuple(
+        NfsExport(unescaped(e[1]), unescaped(e[1]), unescaped(e[2]), e[3])
+        for e in entries
+        if e
+    )
+
+
+def configured_folders(text: str) -> Iterator[str]:
+    """Yield the folders in the text of an exports(5) file."""
+    for line in text.replace("\\\n", " ").split("\n"):
+        found = re.match(r'\s*(?:"([^"]*)"|([^\s#"]\S*))', line)
+        folder = unescaped(found[1] or found[2] or "") if found else ""
+        if folder.startswith("/"):
+            yield folder.rstrip("/") or "/"
+
+
+def unescaped(text: str) -> str:
+    r"""Return a name of these files; ``\040`` is a space."""
+    return re.sub(r"\\([0-3][0-7]{2})", lambda match: chr(int(match[1], 8)), text)
+
+
+def root_folder(text: str) -> str:
+    """Return ``rootdir`` of the section ``exports`` in the text of nfs.conf(5)."""
+    section, found = "", ""
+    for line in text.split("\n"):
+        heading = re.match(r"\s*\[\s*(\S+)", line)
+        value = re.match(r"\s*rootdir\s*=\s*(/\S*)", line)
+        section = heading[1].rstrip("]").lower() if heading else section
+        if value and section == "exports":
+            found = value[1].rstrip("/")
+    return found
+
+
+def _exports(
+    tree: FileTree, tools: Tools, problems: list[str]
+) -> Optional[tuple[NfsExport, ...]]:
+    if tree.data(_ETAB, problems) is None:
+        return None
+    confs = [*_texts(tree, _CONF, ".conf", problems)]
+    root = next(filter(None, map(root_folder, reversed(confs))), "")
+    entries, _ = parse_mountinfo(tree.data(MOUNTINFO, problems) or b"")
+    options = {place: one.options for place, one in entries.items()}
+    found: list[NfsExport] = []
+    for export in export_table(_text(tree, _ETAB)):
+        if len(found) == _MOST_EXPORTS:
+            problems.append(f"only the first {_MOST_EXPORTS} exports are looked at")
+            break
+        folder = f"{root}{export.path}"
+        found.append(_looked_at(replace(export, folder=folder), options, tools))
+    return tuple(found)
+
+
+def _looked_at(export: NfsExport, options: dict[str, str], tools: Tools) -> NfsExport:
+    """Add the folder and its file system. A tool with a time limit looks at them: a
+    disk that hangs must not hang this process.
+    """
+    folder = export.folder
+    owner, problem = _numbers(tools, ["stat", "-L", "-c", "%u %g %a", "--", folder])
+    space, _ = _numbers(tools, ["stat", "-f", "-c", "%a %b %S %d %c", "--", folder])
+    if owner is None or len(owner) != 3:
+        return replace(export, problem=problem or None)
+    # The mode is in octal digits.
+    mode = int(str(owner[2]), 8) if set(str(owner[2])) <= set("01234567") else None
+    export = replace(export, uid=owner[0], gid=owner[1], mode=mode)
+    below = (p for p in options if f"{folder}/".startswith(f"{p.rstrip('/')}/"))
+    place = max(below, key=len, default=None)
+    if place is not None:
+        export = replace(export, read_only=options[place].split(",")[0] == "ro")
+    if space is not None and len(space) == 5:
+        free, blocks, size, files, all_files = space
+        export = replace(
+            export,
+            free=free * size,
+            size=blocks * size,
+            # File systems without a limit, such as btrfs, have no files in all.
+            free_files=files if all_files else None,
+        )
+    return export
+
+
+def _numbers(tools: Tools, argv: list[str]) -> tuple[Optional[list[int]], str]:
+    if tools.run is None:
+        return None, ""
+    try:
+        found = [whole(word) for word in tools.run(argv).split()]
+    except CommandFailed as error:
+        return None, str(error)
+    numbers = [number for number in found if number is not None]
+    return (numbers if len(numbers) == len(found) else None), ""

@@ -16,7 +16,6 @@ from typing import Any, Callable, NamedTuple, Optional, TypeVar
 
 from ovirt_rdma.host.facts.devices import (
     Guid,
-    Ipoib,
     PriorityOf,
     VfPort,
     VirtualFunction,
@@ -139,10 +138,7 @@ Row = dict[str, Any]
 
 # Route types that mean, with exit status 0, that there is no route.
 _NO_ROUTE = ("unreachable", "prohibit", "blackhole", "throw")
-IPOIB_MODES = ("datagram", "connected")
-VF_LINK_STATES = ("auto", "enable", "disable")
 _GUID = re.compile(r"([0-9a-f]{2}:){7}[0-9a-f]{2}")
-_PKEY = re.compile(r"0x[0-9a-f]{4}")
 
 
 def rows(text: str) -> list[Row]:
@@ -175,14 +171,13 @@ class Link(NamedTuple):
     addresses such as ``10.0.0.1/24``, and the egress map of a VLAN: of that iproute2
     prints the entries that are not 0 (ip/iplink_vlan.c, ``egress_qos``).
 
-    ipoib: mode, P_Key (``key`` in ip/iplink_ipoib.c) and parent, which is the link of a
-    child
+    ipoib: mode, P_Key (``key`` in ip/iplink_ipoib.c) and parent, the link of a child
     """
 
     kind: Optional[str] = None
     addresses: tuple[str, ...] = ()
     egress: Optional[tuple[PriorityOf, ...]] = None
-    ipoib: Ipoib = Ipoib()
+    ipoib: tuple[Optional[str], ...] = (None, None, None)
 
 
 def links(entries: list[Row]) -> dict[str, Link]:
@@ -195,22 +190,15 @@ def links(entries: list[Row]) -> dict[str, Link]:
             for one in _objects(row, "addr_info")
             if _text(one, "local") and "prefixlen" in one
         )
-        egress, ipoib = None, Ipoib()
+        egress, ipoib = None, Link().ipoib
         if kind == "ipoib":
-            pkey, mode = _text(data, "key") or "", _text(data, "mode")
-            ipoib = Ipoib(
-                mode=mode if mode in IPOIB_MODES else None,
-                pkey=pkey if _PKEY.fullmatch(pkey) else None,
-                parent=_text(row, "link"),
-            )
+            ipoib = _text(data, "mode"), _text(data, "key"), _text(row, "link")
         if kind == "vlan" and data:
-            shown = [
-                (one.get("from"), one.get("to")) for one in _objects(data, "egress_qos")
-            ]
+            shown = _objects(data, "egress_qos")
             egress = tuple(
-                PriorityOf(value, priority)
-                for value, priority in shown
-                if isinstance(value, int) and isinstance(priority, int)
+                PriorityOf(one["from"], one["to"])
+                for one in shown
+                if {"from", "to"} <= one.keys()
             )
         if name := _text(row, "ifname"):
             found[name] = Link(kind, tuple(addresses), egress, ipoib)
@@ -233,14 +221,13 @@ def virtual_functions(entries: list[Row]) -> dict[int, VirtualFunction]:
     vfs = {}
     for row in entries:
         for vf in _objects(row, "vfinfo_list"):
-            number, state = vf.get("vf"), _text(vf, "link_state")
-            guid = _guid(_text(vf, "port guid"))
-            if isinstance(number, int) and not isinstance(number, bool):
+            number, guid = vf.get("vf"), _guid(_text(vf, "port guid"))
+            if isinstance(number, int):
                 vfs[number] = VirtualFunction(
                     number,
                     "",
                     node_guid=_guid(_text(vf, "node guid")),
-                    link_state=state if state in VF_LINK_STATES else None,
+                    link_state=_text(vf, "link_state"),
                     ports=() if guid is None else (VfPort(1, guid),),
                 )
     return vfs

@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from ovirt_rdma.host.collect import software
-from ovirt_rdma.host.collect.software import read_selinux, running_scripts
+from ovirt_rdma.host.collect.software import SELinux, read_selinux, running_scripts
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.facts.model import SELinux
 from ovirt_rdma.host.paths import (
     DAEMON_FILE,
     DROPIN_DIRECTORY,
@@ -343,7 +342,7 @@ def selinux_advice(state: EnablementState) -> Iterator[Advice]:
     launched = state.process is not None and state.process.program == BY_LAUNCHER
     if state.selinux is None or not (state.link == OURS or launched):
         return
-    contexts = {daemon.name: daemon.context for daemon in state.selinux.daemons}
+    contexts = state.selinux.contexts
     ours, stock = contexts.get("vdsmd"), contexts.get("supervdsmd")
     if ours is None or stock is None or ours == stock:
         return

@@ -114,7 +114,6 @@ class Adapter:
 
     pci: PciIdentity
     driver: Optional[str] = None
-    numa_node: Optional[int] = None
     physical_function: Optional[str] = None
     vfs: Optional[int] = None
     max_vfs: Optional[int] = None
@@ -428,15 +427,13 @@ class Netdev:
         ``ip -d`` (``bond``, ``bridge``, ``vlan``, ``ipoib``)
     rdma_device, rdma_port: of an IPoIB netdev and its P_Key children, or of the
         Ethernet netdev of a RoCE port; None for bonds, bridges and VLANs above them
-    owner: the service that sets it up, ``NetworkManager``, ``systemd-networkd`` or
-        ``ifupdown``; None if none of them does
     arp_ignore: the larger of its own and that of all (net.ipv4.conf); from 1 on only
         the netdev with an IPv4 address answers ARP for it
     egress: of a VLAN: the entries that are not 0 of its map from priorities of the
         kernel to those of its tag; None if unknown
 
-    ``offloads``, ``ipoib``, ``bond``, ``dcb``, ``owner`` and ``arp_ignore`` are read
-    only for netdevs of RDMA ports and above them; otherwise they are empty or None.
+    ``offloads``, ``bond``, ``dcb`` and ``arp_ignore`` are read only for netdevs of RDMA
+    ports and above them; otherwise they are empty or None.
     """
 
     name: str
@@ -452,7 +449,6 @@ class Netdev:
     rdma_device: Optional[str] = None
     rdma_port: Optional[int] = None
     carrier: Optional[bool] = None
-    owner: Optional[str] = None
     ipoib: Optional[Ipoib] = None
     bond: Optional[Bond] = None
     dcb: Optional[Dcb] = None

@@ -296,22 +296,8 @@ class OwnFile:
     text: Optional[str] = None
 
 
-@dataclass(frozen=True)
-class VdsmDaemon:
-    """A running daemon of VDSM, ``vdsmd`` or ``supervdsmd``, and its SELinux context:
-    ``system_u:system_r:virtd_t:s0-s0:c0.c1023``.
-    """
-
-    name: str
-    context: str
-
-
-@dataclass(frozen=True)
-class SELinux:
-    """SELinux, if enabled: enforcing or permissive, and VDSM's running daemons."""
-
-    enforcing: bool
-    daemons: tuple[VdsmDaemon, ...] = ()
+# opensm in EL and Debian, opensm in MLNX_OFED, and Omni-Path's fabric manager.
+SUBNET_MANAGERS = ("opensm.service", "opensmd.service", "opafm.service")
 
 
 @dataclass(frozen=True)
@@ -321,9 +307,7 @@ class Software:
     distribution: ``el9`` (as rpm's dist tag) or ``debian12``, from os-release
     vdsm_version: such as ``4.50.5.1``
     kernel_config: None if there is no configuration of the running kernel
-    subnet_manager: the unit of a subnet manager that is running on this host
     own_files: our existing configuration files
-    selinux: None if SELinux is disabled
     """
 
     distribution: Optional[str] = None
@@ -333,9 +317,13 @@ class Software:
     kernel_config: Optional[tuple[KernelOption, ...]] = None
     units: tuple[Unit, ...] = ()
     udev_lines: tuple[UdevLine, ...] = ()
-    subnet_manager: Optional[str] = None
     own_files: tuple[OwnFile, ...] = ()
-    selinux: Optional[SELinux] = None
+
+    @property
+    def subnet_manager(self) -> Optional[str]:
+        """The unit of the subnet manager that is running on this host."""
+        running = (unit.name for unit in self.units if unit.active == "active")
+        return next((name for name in running if name in SUBNET_MANAGERS), None)
 
 
 # For a text that the kernel did not have or that is invalid; ``Facts.problems`` says
@@ -501,9 +489,9 @@ class Facts:
     problems: sentences about what could not be read
     """
 
-    hostname: str
-    kernel_release: str
-    uptime_s: float
+    hostname: str = UNKNOWN
+    kernel_release: str = UNKNOWN
+    uptime_s: float = 0.0
     host_uuid: Optional[str] = None
     booted_at: Optional[int] = None
     adapters: tuple[Adapter, ...] = ()
@@ -585,16 +573,12 @@ def load(path: Union[str, Path]) -> Facts:
 
 
 def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Check what decisions need besides types: addresses must be IP addresses."""
-    for key in _ADDRESSES.get(cls, ()):
-        if values[key] is None:
-            continue
+    """Check what decisions need besides types: the ends of a route are IP addresses.
+    Other addresses are the kernel's text.
+    """
+    for key in ("destination", "source") if cls is Route else ():
         try:
-            ipaddress.ip_address(values[key])
+            ipaddress.ip_address("::" if values[key] is None else values[key])
         except ValueError:
             return key, f"is {values[key]!a}, not an IP address"
     return "", ""
-
-
-# Fields that decisions use as IP addresses. Other addresses are the kernel's text.
-_ADDRESSES = {Route: ("destination", "source")}

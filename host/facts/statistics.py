@@ -144,10 +144,9 @@ PACKETS = (
 )
 
 
-# The names of all columns, in the kernel's order. Those of `rdma` are from
-# xprt_rdma_print_stats() (net/sunrpc/xprtrdma/transport.c), the others from
-# xs_tcp_print_stats(), xs_udp_print_stats() and xs_local_print_stats()
-# (net/sunrpc/xprtsock.c): the same in Linux 5.14, 6.1 and 6.12.
+# The names of all columns, in the kernel's order: xprt_rdma_print_stats()
+# (net/sunrpc/xprtrdma/transport.c) and xs_tcp_print_stats() (net/sunrpc/xprtsock.c),
+# the same in Linux 5.14, 6.1 and 6.12. Of UDP, which EL's NFS has not, none are read.
 #
 # port: the local port; 0 with RDMA
 # bind_count: requests to rpcbind; connect_count: connections that were made
@@ -173,7 +172,6 @@ PACKETS = (
 _COMMON = (
     "bind_count connect_count connect_time idle_time sends recvs bad_xids req_u bklog_u"
 )
-_QUEUES = "max_slots sending_u pending_u"
 COLUMNS = {
     protocol: tuple(names.split())
     for protocol, names in (
@@ -185,9 +183,7 @@ COLUMNS = {
             "nomsg_call_count mrs_recycled mrs_orphaned mrs_allocated "
             "local_inv_needed empty_sendctx_q reply_waits_for_send",
         ),
-        ("tcp", f"port {_COMMON} {_QUEUES}"),
-        ("udp", f"port bind_count sends recvs bad_xids req_u bklog_u {_QUEUES}"),
-        ("local", f"{_COMMON} {_QUEUES}"),
+        ("tcp", f"port {_COMMON} max_slots sending_u pending_u"),
     )
 }
 
@@ -195,16 +191,12 @@ COLUMNS = {
 class Transport(NamedTuple):
     """One ``xprt:`` line of mountstats, which is one connection of a mount.
 
-    protocol: ``rdma``, ``tcp``, ``udp`` or ``local``, or what a later kernel has
-    counters: names and values, in the kernel's order; fewer if the kernel has fewer
+    protocol: ``rdma`` or ``tcp``, or what else a kernel has
+    counters: values by their names of COLUMNS; fewer if the kernel has fewer
     """
 
     protocol: str
-    counters: tuple[tuple[str, int], ...] = ()
-
-    def get(self, name: str) -> Optional[int]:
-        """Return the counter ``name`` of COLUMNS; None if the kernel has none."""
-        return next((value for key, value in self.counters if key == name), None)
+    counters: Mapping[str, int] = {}
 
 
 class OperationStatistics(NamedTuple):
@@ -216,7 +208,7 @@ class OperationStatistics(NamedTuple):
     bytes_sent, bytes_received: with headers
     queue_ms, rtt_ms, execute_ms: sums in milliseconds: before sending, until the reply,
     and in all
-    errors: requests that ended in an error; None in old kernels
+    errors: requests that ended in an error
     """
 
     name: str
@@ -228,7 +220,7 @@ class OperationStatistics(NamedTuple):
     queue_ms: int
     rtt_ms: int
     execute_ms: int
-    errors: Optional[int] = None
+    errors: int = 0
 
 
 class MountBytes(NamedTuple):
@@ -364,33 +356,24 @@ class SunrpcTransport(NamedTuple):
         return "CONNECTED" in self.state
 
 
-class Counter(NamedTuple):
-    """A counter of a port; ``value`` is None if the device did not answer."""
-
-    name: str
-    value: Optional[int] = None
-
-
 class PortCounters(NamedTuple):
     """The counters of a port of an RDMA device, from
     /sys/class/infiniband/DEVICE/ports/PORT.
 
     port: 0 for the counters of the device as a whole (DEVICE/hw_counters)
-    counters: ``counters/``, the same for all drivers (drivers/infiniband/core/sysfs.c).
-    port_xmit_data and port_rcv_data are in units of four bytes
-    hardware: ``hw_counters/``, named by the driver
+    counters: those of ``counters/``, the same for all drivers
+    (drivers/infiniband/core/sysfs.c), and of ``hw_counters/``, named by the driver;
+    None if the device did not answer. port_xmit_data and port_rcv_data are in units of
+    four bytes
     """
 
     device: str
     port: int
-    counters: tuple[Counter, ...] = ()
-    hardware: tuple[Counter, ...] = ()
+    counters: Mapping[str, Optional[int]] = {}
 
     def get(self, name: str) -> Optional[int]:
         """Return the counter ``name``; None if there is none, or no answer."""
-        # Of a name in both folders, the one of hw_counters is the driver's own.
-        both = (*self.hardware, *self.counters)
-        return next((one.value for one in both if one.name == name), None)
+        return self.counters.get(name)
 
     @property
     def packets(self) -> Optional[int]:
@@ -457,26 +440,39 @@ class Load:
     @property
     def data(self) -> Calls:
         """The calls that move file data."""
-        return _calls([one for one in self.operations if one.name in DATA])
+        return self._calls(DATA)
 
     @property
     def all(self) -> Calls:
         """All calls together."""
-        return _calls(self.operations)
+        return self._calls(())
 
     @property
     def count(self) -> int:
         """The number of all calls."""
         return self.total("operations")
 
-    def total(self, what: str) -> int:
-        """Return the sum of a number of OperationStatistics over all calls."""
-        return _total(self.operations, what)
+    def total(self, what: str, names: Collection[str] = ()) -> int:
+        """Return the sum of a number of OperationStatistics over all calls, or those of
+        the operations ``names``.
+        """
+        return sum(
+            getattr(one, what)
+            for one in self.operations
+            if not names or one.name in names
+        )
+
+    def _calls(self, names: Collection[str]) -> Calls:
+        count = self.total("operations", names)
+        means = ("queue_ms", "rtt_ms", "execute_ms")
+        return Calls(count, *(self.total(one, names) / (count or 1) for one in means))
 
     @property
     def sent_again(self) -> int:
         """Transmissions beyond the first of each call."""
-        return _sent_again(self.operations)
+        return sum(
+            max(0, one.transmissions - one.operations) for one in self.operations
+        )
 
     @property
     def backlog(self) -> float:
@@ -492,10 +488,8 @@ class Load:
 
     def requests(self, names: Collection[str]) -> Requests:
         """Return the requests of some operations."""
-        some = [one for one in self.operations if one.name in names]
-        return Requests(
-            *(_total(some, n) for n in ("operations", "queue_ms", "rtt_ms"))
-        )
+        sums = ("operations", "queue_ms", "rtt_ms")
+        return Requests(*(self.total(one, names) for one in sums))
 
 
 def load_between(
@@ -532,26 +526,13 @@ def _of_connections(
     """
     pairs = [*zip_longest(before[: len(after)], after, fillvalue=Transport(""))]
     connects, sends, backlog = (
-        sum(max(0, (new.get(name) or 0) - (old.get(name) or 0)) for old, new in pairs)
-        for name in ("connect_count", "sends", "bklog_u")
+        sum(
+            max(0, new.counters.get(n, 0) - old.counters.get(n, 0))
+            for old, new in pairs
+        )
+        for n in ("connect_count", "sends", "bklog_u")
     )
     return connects, sends, backlog
-
-
-def _calls(operations: Sequence[OperationStatistics]) -> Calls:
-    count = _total(operations, "operations")
-    if not count:
-        return Calls()
-    means = ("queue_ms", "rtt_ms", "execute_ms")
-    return Calls(count, *(_total(operations, name) / count for name in means))
-
-
-def _total(operations: Iterable[OperationStatistics], what: str) -> int:
-    return sum(getattr(one, what) for one in operations)
-
-
-def _sent_again(operations: Iterable[OperationStatistics]) -> int:
-    return sum(max(0, one.transmissions - one.operations) for one in operations)
 
 
 def growth(before: Optional[int], after: Optional[int]) -> Optional[int]:
@@ -594,21 +575,21 @@ def _mount(
     waiting: Sequence[Optional[str]],
 ) -> MountActivity:
     load = load_between(earlier, mount, seconds) or Load(seconds)
-    connects, sends, backlog = _of_connections((), mount.transports)
+    all_of_it = Load(0.0, mount.operations, *_of_connections((), mount.transports))
     between = _between((earlier or mount).transports, mount.transports)
     return MountActivity(
         mountpoint=mount.mountpoint,
-        operations=_total(mount.operations, "operations"),
-        retransmissions=_sent_again(mount.operations),
+        operations=all_of_it.count,
+        retransmissions=all_of_it.sent_again,
         reads=mount.requests(*READS),
         writes=mount.requests(*WRITES),
         server_read=mount.bytes.server_read if mount.bytes else None,
         server_written=mount.bytes.server_written if mount.bytes else None,
         copies=mount.requests("COPY"),
         cancelled_copies=mount.requests("OFFLOAD_CANCEL"),
-        connects=connects,
-        sends=sends,
-        backlog=backlog,
+        connects=all_of_it.connects,
+        sends=all_of_it.sends,
+        backlog=all_of_it.queued,
         connections=len(mount.transports),
         new_operations=load.count,
         new_retransmissions=load.sent_again,
@@ -659,12 +640,11 @@ def _between(
     """
     grown = []
     for old, new in zip(before, after):
-        sends, recvs = old.get("sends"), old.get("recvs")
-        sent, got = new.get("sends"), new.get("recvs")
-        if sends is None or recvs is None or sent is None or got is None:
+        if not {"sends", "recvs"} <= old.counters.keys() & new.counters.keys():
             return []
         # Below 0 where the mount was made again: that is no connection that stands.
-        grown.append((sent - sends, got - recvs))
+        sent, got = (new.counters[n] - old.counters[n] for n in ("sends", "recvs"))
+        grown.append((sent, got))
     return grown if len(before) == len(after) else []
 
 

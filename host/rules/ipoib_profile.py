@@ -288,8 +288,7 @@ def _orphans(view: View) -> Iterator[Finding]:
 
 def _profile(view: View, interface: Interface) -> Iterator[Outcome]:
     name, manager = interface.name, view.facts.network_manager
-    about, owner = About(PROFILES.id, name), interface.netdev.owner
-    settings = settings_of(view, interface)
+    about, settings = About(PROFILES.id, name), settings_of(view, interface)
     profile, step = settings.profile, _step(interface, about, settings)
     missing = f"{name} has no NetworkManager profile of its own"
     if profile:
@@ -300,14 +299,12 @@ def _profile(view: View, interface: Interface) -> Iterator[Outcome]:
         why = f"{name} is unknown to NetworkManager"
         if name in manager.unmanaged:
             why = f"{name} is an unmanaged device of NetworkManager"
-        if owner:
-            why += f" and set up by {owner}"
         yield about.warns(
             f"{why}, so NetworkManager does not store its transport mode and MTU, and "
             "VDSM cannot attach a network to it",
             "remove it from unmanaged-devices (NetworkManager.conf(5)) and from udev's "
-            "NM_UNMANAGED, or set transport mode and MTU in "
-            f"{owner or 'the program that sets it up'}",
+            "NM_UNMANAGED, or set transport mode and MTU in the program that sets it "
+            "up",
         )
     elif settings.blocked:
         verdict = FAIL if interface.wanted else WARN

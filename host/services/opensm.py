@@ -23,7 +23,6 @@ from ovirt_rdma.host.changes.journal import DONE, RunResult
 from ovirt_rdma.host.changes.kinds.kind import EffectFailed
 from ovirt_rdma.host.changes.run import HostRun
 from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_rdma_devices
-from ovirt_rdma.host.collect.software import SUBNET_MANAGERS
 from ovirt_rdma.host.errors import Problem, Refused, Sentence
 from ovirt_rdma.host.fabric.decisions import (
     ENABLED,
@@ -50,7 +49,7 @@ from ovirt_rdma.host.fabric.subnet import (
     running_opensm,
 )
 from ovirt_rdma.host.facts.devices import RdmaPort
-from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.model import SUBNET_MANAGERS, Facts
 from ovirt_rdma.host.paths import OPENSM, OPENSM_SETTINGS_FILE
 from ovirt_rdma.host.policy.fabric import FabricPolicy
 from ovirt_rdma.host.rules.base import OPENSM_FILE, Change, Step

@@ -366,8 +366,7 @@ def _mount(mount: MountStatistics) -> Iterator[Row]:
     yield Row(labels, known)
     for number, transport in enumerate(mount.transports):
         of_connection = (*labels, str(number), transport.protocol)
-        counters = dict(transport.counters)
-        yield Row(of_connection, _known("connection_", counters.get))
+        yield Row(of_connection, _known("connection_", transport.counters.get))
     # The named operations also if they were not used yet, so that a first request is an
     # increase; and the sum of all others.
     used = {operation.name: operation for operation in mount.operations}
@@ -379,10 +378,8 @@ def _mount(mount: MountStatistics) -> Iterator[Row]:
 
 
 def _operation(labels: tuple[str, ...], counted: list[OperationStatistics]) -> Row:
-    def total(name: str) -> Optional[int]:
-        numbers = [getattr(operation, name) for operation in counted]
-        # Old kernels count no errors.
-        return None if None in numbers else sum(numbers)
+    def total(name: str) -> int:
+        return sum(getattr(operation, name) for operation in counted)
 
     return Row(labels, _known("operation_", total))
 
@@ -547,7 +544,8 @@ def read_metrics(root: str = "/") -> Metrics:
     if in_force.problem is not None:
         problems.append(f"{in_force.problem.one_line}; {in_force.consequence}")
     policy = in_force.stored.policy if in_force.stored else Policy()
-    facts = HostReader(root).mount_facts(problems, cm_ids=False)
+    facts = HostReader(root).mount_facts(cm_ids=False)
+    problems += facts.problems
     # Whom a mount shares its connection with is no metric.
     reviews = review_all(facts, policy, sharing=False)
     health = read_state(root, problems)

@@ -20,9 +20,9 @@ from support.fakes.fake_root import FakeRoot
 from support.host.rule_cases import facts, sound_server
 
 from ovirt_rdma.cli.host import check
-from ovirt_rdma.host.collect import nfs_server
+from ovirt_rdma.host.collect import storage
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.nfs_server import (
+from ovirt_rdma.host.collect.storage import (
     configured_folders,
     export_table,
     offered,
@@ -342,7 +342,7 @@ def test_forms_of_the_files():
     ]
     text = '# /x\n/a\\\n  *(rw)\n\'/b\n"/c d" *\n -sync\n/e/ host(rw)\n'
     assert list(configured_folders(text)) == ["/a", "/c d", "/e"]
-    assert nfs_server.unescaped("\\057x") == "/x"
+    assert storage.unescaped("\\057x") == "/x"
 
 
 @pytest.mark.parametrize(

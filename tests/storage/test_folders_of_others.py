@@ -31,7 +31,7 @@ LINKS = (
 )
 PROGRAMS = {
     "facts": lambda root: HostReader(root).facts(),
-    "mounts": lambda root: HostReader(root).mount_facts([], cm_ids=False),
+    "mounts": lambda root: HostReader(root).mount_facts(cm_ids=False),
     "metrics": lambda root: exporter.read_metrics(str(root)),
     "metrics again": lambda root: [exporter.export(str(root)) for _ in range(2)],
     "status": read_state,

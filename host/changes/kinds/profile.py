@@ -47,7 +47,7 @@ from ovirt_rdma.host.changes.kinds.netdev import (
     OffloadState,
     Sysfs,
 )
-from ovirt_rdma.host.collect.network_manager import profiles, table
+from ovirt_rdma.host.collect.netdevs import profiles, table
 from ovirt_rdma.host.facts.devices import TSO_FEATURES
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS

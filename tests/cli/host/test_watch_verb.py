@@ -34,7 +34,7 @@ def sample(taken_s, *mounts):
 def mount(name="a", reads=0, rtt=0, connects=1, age_s=100):
     moved = (reads * 100, reads * 1000)
     read = OperationStatistics("READ", reads, reads, 0, *moved, 0, rtt, rtt)
-    xprt = Transport("rdma", (("connect_count", connects), ("sends", reads)))
+    xprt = Transport("rdma", {"connect_count": connects, "sends": reads})
     made = MountStatistics(f"/mnt/{name}", f"s:/{name}", age_s)
     return made._replace(transports=(xprt,), operations=(read,))
 

@@ -7,34 +7,14 @@ raises, and their valid parts are used.
 
 from __future__ import annotations
 
-import gzip
-import json
-import tempfile
-import zlib
-from pathlib import Path
-
 from hypothesis import given
 from hypothesis import strategies as st
 from support.mutation import mutated
 
-from ovirt_rdma.host.collect.modules import (
-    load_lines,
-    modprobe_lines,
-    module_paths,
-    parameter_lines,
-    parameters_of,
-)
-from ovirt_rdma.host.collect.software import (
-    parse_kernel_config,
-    parse_units,
-    read_distribution,
-    read_kernel_config,
-    read_rdma_stacks,
-    read_udev_lines,
-)
+from ovirt_rdma.host.collect.software import load_lines, modprobe_lines, read_software
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts import model
-from ovirt_rdma.host.facts.model import CONCERNED, Facts, Modules, Software
+from ovirt_rdma.host.facts.model import Facts, Modules
 from ovirt_rdma.host.system.tree import FileTree
 
 PIECES = st.sampled_from(
@@ -48,44 +28,31 @@ MODPROBE = [
     "install mlx4_core /sbin/modprobe -i mlx4_core && /usr/libexec/mlx4-setup.sh\n",
 ]
 LOADS = ["; comment\n# comment\nib_ipoib\n  nvme-rdma\n\nxprtrdma\n"]
-COMMAND_LINES = [
-    'BOOT_IMAGE=/vmlinuz ro "mlx5_core.dyndbg=file x.c +p" mlx4_core.msi_x=0 quiet\n',
-    "modprobe.blacklist=ib_ipoib,nouveau module_blacklist=mlx4_en modules_load=ib_srp",
-]
-UDEV = [
-    'ACTION=="add", SUBSYSTEM=="net", ATTR{type}=="32", \\\n  ATTR{mode}="connected"\n',
-    'KERNEL=="ib*|eth*", RUN+="/sbin/ethtool -K $name tso off"\n',
-]
-OS_RELEASE = [
+SOFTWARE = [
     'NAME="Rocky Linux"\nID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.4"\n'
     'PLATFORM_ID="platform:el9"\n',
-    "ID=debian\nVERSION_ID='12'\n",
-]
-KERNEL_CONFIG = [
-    "CONFIG_INFINIBAND=m\n# CONFIG_MLX4_CORE_GEN2 is not set\nCONFIG_NFS_FS=m\n"
-    'CONFIG_LOCALVERSION=""\n',
-]
-UNITS = [
+    'CONFIG_INFINIBAND=m\n# CONFIG_MLX4_CORE_GEN2 is not set\nCONFIG_LOCALVERSION=""\n',
     "Id=rdma-hw.target\nLoadState=loaded\nActiveState=active\nUnitFileState=static\n\n"
     "Id=opensm.service\nLoadState=not-found\nActiveState=inactive\n",
-]
-DEPENDENCIES = [
     "kernel/net/sunrpc/xprtrdma/rpcrdma.ko.xz: kernel/net/sunrpc/sunrpc.ko.xz\n"
-    "extra/mlnx-ofa_kernel/compat/mlx_compat.ko:\nextra/ifs-kernel-updates/hfi1.ko:\n",
+    "extra/mlnx-ofa_kernel/compat/mlx_compat.ko:\n",
+    "OFED-internal-25.01-0.6.0:",
 ]
 BYTES = ("utf-8", "surrogateescape")
 
 
-def comes_back(**parts):
-    """Whether facts with these parts survive being written and read."""
-    facts = Facts("hv1", "6.1", 1.0, **parts)
-    text = model.to_json(facts)
-    return model.from_json_dict(json.loads(text), "here") == facts
+class OneFile(FileTree):
+    """A host on which each file has the same text."""
 
+    def __init__(self, text):
+        super().__init__("/nowhere")
+        self.bytes = text.encode(*BYTES)
 
-def printable(problems):
-    """Whether all sentences are single lines that any terminal can print."""
-    return all(sentence.isprintable() for sentence in problems)
+    def data(self, path, problems=None):
+        return self.bytes
+
+    def is_folder(self, path):
+        return True
 
 
 @given(mutated(MODPROBE, PIECES), mutated(LOADS, PIECES))
@@ -98,84 +65,14 @@ def test_module_files_with_odd_lines_keep_the_good_ones(modprobe, loads):
     assert loaded[-1].module == "rpcrdma"
     assert all(0 < line.line <= loads.count("\n") + 2 for line in loaded)
     parts = Modules(modprobe_lines=tuple(lines), load_lines=tuple(loaded))
-    assert comes_back(modules=parts)
+    facts = Facts(modules=parts)
+    assert model.from_json_dict(model.to_json_dict(facts), "here") == facts
 
 
-@given(mutated(COMMAND_LINES, PIECES))
-def test_odd_command_lines_give_options_of_known_modules_only(text):
-    lines, _ = parameter_lines(parameters_of(text))
-    assert all(line.module in CONCERNED for line in lines)
-    assert all(line.text in text for line in lines)
-    assert comes_back(modules=Modules(modprobe_lines=tuple(lines)))
-
-
-@given(mutated(UDEV, PIECES))
-def test_odd_udev_rules_keep_the_good_one(text):
-    good = 'SUBSYSTEM=="net", ATTR{mode}="connected"'
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "etc/udev/rules.d/1.rules")
-        path.parent.mkdir(parents=True)
-        path.write_bytes(f"{text}\n\n\n{good}\n".encode(*BYTES))
-        *others, last = read_udev_lines(FileTree(folder), [])
-    assert (last.line, last.text) == (text.count("\n") + 4, good)
-    assert all("ATTR{mode}" in line.text for line in others)
-
-
-@given(mutated(OS_RELEASE, PIECES))
-def test_odd_os_releases_keep_the_good_line(text):
-    class Tree(FileTree):
-        def data(self, path, problems=None):
-            return f"{text}\nPLATFORM_ID=platform:el10\n".encode(*BYTES)
-
-    assert read_distribution(Tree("/nowhere"), []) == "el10"
-
-
-@given(mutated(KERNEL_CONFIG, PIECES))
-def test_odd_kernel_configurations_keep_the_good_line(text):
-    data = f"{text}\nCONFIG_SUNRPC_XPRT_RDMA=m\n".encode(*BYTES)
-    found = parse_kernel_config(data)
-    assert ("SUNRPC_XPRT_RDMA", "m") in [(o.name, o.value) for o in found]
-    assert len({option.name for option in found}) == len(found)
-    assert comes_back(software=Software(kernel_config=found))
-
-
-PACKED = gzip.compress(KERNEL_CONFIG[0].encode())
-
-
-@given(mutated([PACKED, PACKED[:10]], st.binary(max_size=4)))
-def test_odd_gzip_gives_a_configuration_or_a_sentence(data):
-    class Tree(FileTree):
-        def data(self, path, problems=None):
-            return data if path == "/proc/config.gz" else None
-
-    problems = []
-    found = read_kernel_config(Tree("/nowhere"), "6.1", problems)
-    assert (found is None) == (len(problems) == 1)
-    if found is not None:
-        assert parse_kernel_config(zlib.decompress(data, 31)) == found
-
-
-@given(mutated(UNITS, PIECES))
-def test_odd_units_keep_the_good_one(text):
-    problems = []
-    units = parse_units(f"{text}\n\nId=vdsmd.service\nLoadState=loaded\n", problems)
-    assert (units[-1].name, units[-1].load) == ("vdsmd.service", "loaded")
-    assert comes_back(software=Software(units=units))
-    assert printable(problems)
-
-
-@given(mutated(DEPENDENCIES, PIECES), mutated(["OFED-internal-25.01-0.6.0:"], PIECES))
-def test_odd_stacks_are_said_to_be_one(dependencies, said):
-    data = f"{dependencies}\nupdates/dkms/rdma_cm.ko:\n".encode(*BYTES)
-    assert module_paths(data)["rdma_cm"] == "updates/dkms/rdma_cm.ko"
-
-    class Tree(FileTree):
-        def data(self, path, problems=None):
-            return data if path.endswith("modules.dep") else None
-
+@given(mutated(SOFTWARE, PIECES), mutated(SOFTWARE, PIECES))
+def test_odd_files_and_answers_are_software_that_can_be_read_back(text, said):
     problems = []
     tools = Tools(lambda argv: said)
-    stacks = read_rdma_stacks(Tree("/nowhere"), tools, "6.1", problems)
-    assert comes_back(software=Software(stacks=stacks))
-    assert printable(problems)
-    assert all(stack.evidence for stack in stacks)
+    facts = Facts(software=read_software(OneFile(text), tools, "6.1", problems))
+    assert model.from_json_dict(model.to_json_dict(facts), "here") == facts
+    assert all(sentence.isprintable() for sentence in problems)

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
+"""Lines of mountinfo, and what mountstats adds to an NFS mount."""
+
 from __future__ import annotations
 
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from support.fakes.fake_mounts import escaped
 
 from ovirt_rdma.host.collect.storage import (
     MountEntry,
+    nfs_mounts,
     normalised_source,
     parse_mountinfo,
-    visible,
 )
 
 NFS = (
@@ -27,12 +26,18 @@ NFS_ENTRY = MountEntry(
 )
 
 
+def only(line):
+    entries, problems = parse_mountinfo(line)
+    (entry,) = entries.values()
+    return entry, problems
+
+
 @pytest.mark.parametrize(
     "tags", [b"", b"shared:1 ", b"shared:1 master:2 propagate_from:3 unbindable x:9 "]
 )
 def test_any_number_of_optional_fields(tags):
     line = b"36 25 0:30 / /mnt rw " + tags + b"- nfs s:/x rw,vers=3\n"
-    (entry,), problems = parse_mountinfo(line)
+    entry, problems = only(line)
     assert (entry.mountpoint, entry.fstype, entry.source) == ("/mnt", "nfs", "s:/x")
     assert not problems
 
@@ -48,13 +53,13 @@ def test_any_number_of_optional_fields(tags):
 )
 def test_options_are_joined_as_in_proc_mounts(mount, super_block, shown):
     line = b"36 25 0:30 / /m " + mount + b" - nfs s:/x " + super_block
-    (entry,), _ = parse_mountinfo(line)
+    entry, _ = only(line)
     assert entry.options == shown
 
 
 def test_escapes_and_bytes_that_are_not_utf8():
     line = rb"36 25 0:30 / /m\040t\011\134\012x rw - nfs s:/d\040" + b"\xff rw"
-    (entry,), _ = parse_mountinfo(line)
+    entry, _ = only(line)
     assert entry.mountpoint == "/m t\t\\\nx"
     assert entry.source == "s:/d \udcff"
     assert json.loads(json.dumps(entry.source)) == entry.source
@@ -73,46 +78,19 @@ def test_escapes_and_bytes_that_are_not_utf8():
 )
 def test_an_odd_line_is_named_and_hides_no_other(line):
     entries, problems = parse_mountinfo(b"\n".join([NFS, line, NFS]))
-    assert entries == [NFS_ENTRY, NFS_ENTRY]
+    assert entries == {"/mnt/a": NFS_ENTRY}
     assert problems == ["/proc/self/mountinfo line 2 is not a mount entry: skipped"]
 
 
-@settings(deadline=None)
-@given(st.binary(max_size=300), st.binary(max_size=300))
-def test_a_valid_line_survives_any_bytes_around_it(before, after):
-    entries, _ = parse_mountinfo(before + b"\n" + NFS + b"\n" + after)
-    assert NFS_ENTRY in entries
-
-
-@settings(deadline=None)
-@given(st.lists(st.sampled_from([*NFS.split(b" "), b"-", b"", b"\\", b"\\040"])))
-def test_no_order_of_fields_raises(fields):
-    parse_mountinfo(b" ".join(fields))
-
-
-NAMES = st.text(
-    st.characters(blacklist_characters="\x00", blacklist_categories=("Cs",)),
-    min_size=1,
-)
-
-
-@settings(deadline=None)
-@given(NAMES, NAMES)
-def test_every_path_and_source_comes_back_as_it_was(path, source):
-    line = f"36 25 0:30 / {escaped('/' + path)} rw - nfs {escaped(source)} rw"
-    (entry,), problems = parse_mountinfo(line.encode())
-    assert (entry.mountpoint, entry.source) == ("/" + path, source)
-    assert not problems
-
-
-def test_of_stacked_mounts_the_last_is_seen():
-    def entry(mountpoint, fstype, source):
-        return MountEntry(mountpoint, fstype, source, "rw")
-
-    old, other = entry("/a", "nfs", "s:/old"), entry("/b", "nfs", "s:/b")
-    new, cover = entry("/a", "nfs", "s:/new"), entry("/b", "tmpfs", "tmpfs")
-    assert visible([old, other, new]) == [other, new]
-    assert visible([old, other, cover]) == [old, cover]
+@pytest.mark.parametrize(("fstype", "source"), [("nfs", "s:/new"), ("tmpfs", "tmpfs")])
+def test_of_stacked_mounts_the_last_is_seen(fstype, source):
+    line = "36 25 0:30 / {} rw - {} {} rw\n"
+    mounts = (("/a", "nfs", "s:/old"), ("/b", "nfs", "s:/b"), ("/a", fstype, source))
+    entries, _ = parse_mountinfo("".join(line.format(*m) for m in mounts).encode())
+    assert [*entries.values()] == [
+        MountEntry("/b", "nfs", "s:/b", "rw"),
+        MountEntry("/a", fstype, source, "rw"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -136,3 +114,58 @@ def test_of_stacked_mounts_the_last_is_seen():
 def test_sources_are_normalised_as_vdsm_does(source, normal):
     assert normalised_source(source) == normal
     assert normalised_source(normal) == normal
+
+
+# mountstats
+
+DEVICE = b"device 10.0.0.1:/data mounted on /mnt/a with fstype nfs4 statvers=1.1"
+XPRT = b"\txprt:\trdma 0 0 1 0 0 44 44 0 80 0"
+
+
+def found(*lines, device=DEVICE, place=b"/mnt/a"):
+    """Return protocols and age of the mount at ``place``."""
+    mountinfo = NFS.replace(b"/mnt/a", place) + b"\n"
+    problems = []
+    (mount,) = nfs_mounts(mountinfo, b"\n".join([device, *lines]), problems)
+    assert problems == []
+    return mount.protocols, mount.age_s
+
+
+@pytest.mark.parametrize(
+    ("lines", "protocols"),
+    [
+        ([XPRT, b"\tper-op statistics", b"", b"device x mounted on /x"], ("rdma",)),
+        ([b"\txprt:\ttcp 878 1 1 0 11 30 30 0 30 0 2 0 0"], ("tcp",)),
+        ([b"\txprt:\trdma 0 -1 x"], ("rdma",)),
+        ([b"\txprt:\tvsock"], ("vsock",)),
+        ([b"\txprt:", XPRT], ("rdma",)),
+        ([XPRT, XPRT, XPRT], ("rdma",) * 3),
+        # Another mount's, and one that covers it.
+        ([XPRT, b"device x mounted somewhere else", XPRT], ("rdma",)),
+        ([XPRT, b"device tmpfs mounted on /mnt/a with fstype tmpfs"], ()),
+        ([XPRT.replace(b"rdma", b"tcp"), DEVICE, XPRT], ("rdma",)),
+    ],
+)
+def test_each_connection_has_its_protocol(lines, protocols):
+    assert found(*lines) == (protocols, None)
+
+
+def test_a_mount_point_or_source_with_odd_bytes():
+    odd = rb"/mnt/\040" + b"\xff"
+    device = DEVICE.replace(b"/mnt/a", odd)
+    assert found(XPRT, device=device, place=odd)[0] == ("rdma",)
+    assert found(XPRT, device=DEVICE.replace(b"10.0.0.1:/data", b"mounted"))[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "age_s"),
+    [
+        (b"\tage:\t59", 59),
+        (b"\tage:\t-1", None),
+        (b"\tage:", None),
+        (b"\tage:\t" + b"9" * 5000, None),
+    ],
+)
+def test_age(line, age_s):
+    assert found(line, XPRT)[1] == age_s
+    assert found(line, DEVICE, XPRT)[1] is None

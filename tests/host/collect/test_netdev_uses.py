@@ -46,12 +46,20 @@ NETDEVS = (
 )
 
 
+ROUTES = (
+    Route("10.0.0.1", "ib0"),
+    Route("fd00::1", "ib0"),
+    Route("10.0.2.1", "ib1"),
+    Route("10.1.0.1", "ib0.8001"),
+)
+
+
 def uses(host: FakeRoot, tools=None, **facts):
     problems: list[str] = []
-    known = {"netdevs": NETDEVS, **facts}
+    known = {"netdevs": NETDEVS, "routes": ROUTES, **facts}
     tree = FileTree(host.path)
-    sessions = read_storage_sessions(tree, problems)
     facts = Facts("hv1", "6.1", 1.0, **known)
+    sessions = read_storage_sessions(tree, facts.nfs_mounts, problems)
     found = read_netdev_uses(tree, facts, sessions, problems, tools=tools)
     return found, problems
 
@@ -71,13 +79,8 @@ NFS = "nas:/data at /rhev/nas"
     [
         ("10.0.0.1", {"routes": (Route("10.0.0.1", "ib0", "10.0.0.2"),)}, ["ib0"]),
         ("192.0.2.9", {"routes": (Route("192.0.2.9", "ib1"),)}, ["ib1"]),
-        # Without ip: the smallest network that contains the server.
-        ("10.1.7.7", {}, ["ib0.8001"]),
-        (
-            "10.1.7.7",
-            {"netdevs": (*NETDEVS, netdev("wide", "10.9.0.2/8"))},
-            ["ib0.8001"],
-        ),
+        ("10.9.9.9", {"routes": (Route("10.9.9.9", problem="unreachable"),)}, []),
+        ("127.0.0.1", {"routes": (Route("127.0.0.1", "lo"),)}, []),
         ("fd00::1", {}, ["ib0"]),
         ("fe80::1%ib1", {}, ["ib1"]),
         (  # /proc shows the index of a netdev
@@ -111,17 +114,6 @@ def test_the_netdev_that_leads_to_an_nfs_server(host, address, facts, netdevs):
     found, problems = uses(host, nfs_mounts=(mount(address),), **facts)
     assert found == tuple(NetdevUse(name, "nfs", NFS) for name in netdevs)
     assert not problems
-
-
-def test_a_server_without_a_route_uses_nothing(host):
-    route = Route("10.9.9.9", problem="Network is unreachable")
-    assert uses(host, nfs_mounts=(mount("10.9.9.9"),), routes=(route,)) == ((), [])
-
-
-def test_a_server_on_this_host_uses_no_link(host):
-    assert uses(
-        host, nfs_mounts=(mount("127.0.0.1"),), routes=(Route("127.0.0.1", "lo"),)
-    ) == ((), [])
 
 
 @pytest.mark.parametrize("address", ["10.9.9.9", "fe80::1", "nas"])
@@ -193,29 +185,15 @@ def test_the_route_tells_the_way_to_block_storage_behind_a_gateway(host):
     ]
 
 
-def test_an_iscsi_session_that_cannot_be_placed_is_a_sentence(host):
-    host.iscsi_session(3, address="10.9.9.9")
-    host.iscsi_session(4)
-    found, problems = uses(host)
-    assert [use.netdev for use in found] == [None, "ib0"]
-    assert problems == [
-        "the netdev that iqn.2016-06.org:data at 10.9.9.9:3260 (iscsi) uses is unknown"
-    ]
-
-
 def test_srp_uses_every_netdev_of_its_port(host):
     host.srp_session(7, "mlx4_0", "1")
+    host.srp_session(8, "mlx5_9", "1")  # without a netdev
     host.write("/sys/class/scsi_host/host0/proc_name", "ahci")
     what = "target 0x0002c903000a0b0c as host7, running"
     assert uses(host) == (
         (NetdevUse("ib0", "srp", what), NetdevUse("ib0.8001", "srp", what)),
         [],
     )
-
-
-def test_srp_over_a_port_without_a_netdev_uses_none(host):
-    host.srp_session(7, "mlx5_9", "1")
-    assert uses(host) == ((), [])
 
 
 def test_an_srp_session_that_cannot_be_read_is_a_sentence(host):
@@ -309,17 +287,10 @@ def test_a_migration_that_runs(host, control, memory):
     )
 
 
-def test_libvirt_on_the_host_itself_is_no_migration(host):
-    host.tcp_connections(
-        ("192.0.2.5", 16514, "192.0.2.5", 50000),
-        ("10.0.0.2", 49152, "10.0.0.6", 7),
-    )
-    assert uses(host) == ((), [])
-
-
-def test_migration_ports_alone_are_no_migration(host):
+@pytest.mark.parametrize("control", [[], [("192.0.2.5", 16514, "192.0.2.5", 50000)]])
+def test_without_another_libvirt_it_is_no_migration(host, control):
     """Linux uses these ports for clients too: 32768 to 60999."""
-    host.tcp_connections(("10.0.0.2", 49160, "10.0.0.1", 3260))
+    host.tcp_connections(*control, ("10.0.0.2", 49152, "10.0.0.6", 7))
     assert uses(host) == ((), [])
 
 
@@ -348,15 +319,6 @@ def test_a_table_that_cannot_be_read_is_a_sentence(host):
     assert sentence.startswith("/proc/net/tcp cannot be read")
 
 
-def test_uses_are_in_the_facts_of_the_host(host):
-    host.netdev("ib0", addresses=("10.0.0.2/24",))
-    host.route("10.0.0.1", "ib0", "10.0.0.2")
-    host.nfs_mount("10.0.0.1:/data", "/mnt/data")
-    assert host.reader().facts().netdev_uses == (
-        NetdevUse("ib0", "nfs", "10.0.0.1:/data at /mnt/data"),
-    )
-
-
 # Mounts of other network file systems
 
 
@@ -373,23 +335,20 @@ def test_uses_are_in_the_facts_of_the_host(host):
         ("fuse.glusterfs", "[fd00::1]:/data", "rw", ["ib0"]),
         # A name: the connection to such a server shows the netdev.
         ("fuse.glusterfs", "gl1:/data", "rw", ["eth0"]),
+        ("lustre", "localhost@tcp:/data", "rw", []),
         ("fuse.sshfs", "user@nas:/home", "rw", [None]),
         ("tmpfs", "10.0.0.1", "rw", []),
     ],
 )
 def test_mounts_of_other_network_file_systems(host, fstype, source, options, netdevs):
     host.mount(source, "/mnt/x", fstype, options)
-    host.tcp_connections(("192.0.2.5", 40000, "192.0.2.9", 24007))
+    host.tcp_connections(
+        ("192.0.2.5", 40000, "192.0.2.9", 24007), ("127.0.0.1", 7, "127.0.0.1", 988)
+    )
     found, _ = uses(host)
     assert [use.netdev for use in found] == netdevs
     assert {use.purpose for use in found} <= {"mount"}
     assert all(use.what.startswith(f"{source} at /mnt/x") for use in found)
-
-
-def test_gluster_on_this_host_uses_no_link(host):
-    host.mount("localhost:/data", "/mnt/x", "fuse.glusterfs")
-    host.tcp_connections(("127.0.0.1", 40000, "127.0.0.1", 24007))
-    assert uses(host) == ((), [])
 
 
 # Routes, sessions of administrators, consoles, containers

@@ -4,9 +4,8 @@ from __future__ import annotations
 import pytest
 from support.fakes.fake_root import Pci
 
-from ovirt_rdma.host.collect import network_manager
-from ovirt_rdma.host.collect.netdevs import with_rdma_details
-from ovirt_rdma.host.collect.network_manager import read_network_manager
+from ovirt_rdma.host.collect import netdevs
+from ovirt_rdma.host.collect.netdevs import read_network_manager, with_rdma_details
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.devices import NetworkManager, Property
 from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout
@@ -40,15 +39,10 @@ def read(host, problems=None):
     return read_network_manager(tools, netdevs, problems)
 
 
-def test_not_installed(host):
+def test_not_installed_and_not_running(host):
     problems: list[str] = []
     assert read(host, problems) is None
-    assert problems == []
-
-
-def test_not_running(host):
     host.network_manager(running=False)
-    problems: list[str] = []
     assert read(host, problems) == NetworkManager(running=False)
     assert problems == []
 
@@ -68,12 +62,17 @@ def test_profiles_of_infiniband_and_those_active_on_rdma_netdevs(ib0):
     ib0.bond("bond0", ("ib0",))
     ib0.netdev("bond0.7", kind="vlan", lowers=("bond0",))
     ib0.nm_profile("spare", interface_name="ib9")
+    file = "/run/NetworkManager/system-connections/memory.nmconnection"
+    ib0.nm_profile("memory", file=file)
     ib0.nm_profile("ib0.8001", active_on="ib0.8001")
     ib0.nm_profile("vlan over it", "vlan", active_on="bond0.7")
     ib0.nm_profile("eth0", "802-3-ethernet", active_on="eth0")
+    ib0.nm_profile("twice", "802-3-ethernet", active_on="eth0,ib0")
     ib0.nm_profile("idle", "802-3-ethernet")
     profiles = {profile.name: profile for profile in read(ib0).profiles}
-    assert list(profiles) == ["ib0.8001", "spare", "vlan over it"]
+    assert list(profiles) == ["ib0.8001", "memory", "spare", "twice", "vlan over it"]
+    assert profiles["memory"].file is None
+    assert profiles["twice"].active_on == "ib0"
     spare = profiles["spare"]
     assert (spare.type, spare.active_on, spare.interface_name) == (
         "infiniband",
@@ -124,27 +123,6 @@ def test_profiles_with_odd_names(ib0, name):
     assert problems == []
 
 
-@pytest.mark.parametrize(
-    "file", ["", "/run/NetworkManager/system-connections/ib0.nmconnection"]
-)
-def test_a_profile_in_memory_has_no_file(ib0, file):
-    ib0.nm_profile("ib0", active_on="ib0", file=file)
-    assert read(ib0).profiles[0].file is None
-
-
-def test_a_profile_that_is_active_twice(ib0):
-    ib0.nm_profile("both", "802-3-ethernet", active_on="eth0,ib0")
-    assert read(ib0).profiles[0].active_on == "ib0"
-
-
-def test_a_name_of_two_lines_hides_no_other_profile(ib0):
-    ib0.nm_profile("a\n\nb:c", interface_name="ib7", file="/etc/a")
-    ib0.nm_profile("ib0", active_on="ib0")
-    profiles = {profile.name: profile for profile in read(ib0).profiles}
-    assert profiles["ib0"].value("infiniband.transport-mode") == "datagram"
-    assert profiles["a"].interface_name == "ib7"
-
-
 def answers(host, **failing):
     """Let the named calls of nmcli fail."""
     strict = host.runner.programs["nmcli"]
@@ -157,22 +135,6 @@ def answers(host, **failing):
         return strict(argv) if answer is None else answer
 
     host.runner.program("nmcli", nmcli)
-
-
-def test_an_nmcli_that_hangs(ib0):
-    answers(ib0, general=CommandTimeout("no answer within 5 s"))
-    problems: list[str] = []
-    assert read(ib0, problems) is None
-    assert problems == ["nmcli -t -f RUNNING general failed: no answer within 5 s"]
-
-
-@pytest.mark.parametrize("text", ["", "\n", "a:b:c", "running:1\n"])
-def test_an_nmcli_that_tells_no_state(ib0, text):
-    answers(ib0, general=text)
-    problems: list[str] = []
-    assert read(ib0, problems) is None
-    assert len(problems) == 1
-    assert "does not print NetworkManager's state" in problems[0]
 
 
 def test_what_fails_is_said_and_the_rest_is_complete(ib0):
@@ -193,6 +155,11 @@ def test_what_fails_is_said_and_the_rest_is_complete(ib0):
     assert read(ib0).managed == ()
     assert [profile.name for profile in read(ib0).profiles] == ["ib0"]
 
+    answers(ib0, general=CommandTimeout("no answer within 5 s"))
+    problems.clear()
+    assert read(ib0, problems) is None
+    assert problems == ["nmcli -t -f RUNNING general failed: no answer within 5 s"]
+
 
 def test_four_calls_show_all_profiles_and_none_asks_for_secrets(ib0):
     for number in range(5):
@@ -201,23 +168,6 @@ def test_four_calls_show_all_profiles_and_none_asks_for_secrets(ib0):
     calls = [argv for argv in ib0.runner.ran if argv[0] == "nmcli"]
     assert len(calls) == 4
     assert not any("--show-secrets" in argv or "-s" in argv for argv in calls)
-
-
-@pytest.mark.parametrize(
-    ("line", "fields"),
-    [
-        ("", ("",)),
-        ("a", ("a",)),
-        ("a:b", ("a", "b")),
-        ("a:", ("a", "")),
-        (":", ("", "")),
-        ("a\\:b:c", ("a:b", "c")),
-        ("a\\\\:b", ("a\\", "b")),
-        ("a\\", ("a",)),
-    ],
-)
-def test_fields_of_a_line(line, fields):
-    assert network_manager.fields(line) == fields
 
 
 # nmcli 1.42.4, shortened.
@@ -239,7 +189,7 @@ ethtool.pause-rx:
 
 
 def test_a_real_answer_of_nmcli():
-    found = network_manager.profiles(REAL)
+    found = netdevs.profiles(REAL)
     assert found["278c6b64-d34f-4198-ada5-da8b2ef23f06"] == (
         Property("connection.id", "ib:0 \\odd"),
         Property("connection.uuid", "278c6b64-d34f-4198-ada5-da8b2ef23f06"),

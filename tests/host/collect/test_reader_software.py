@@ -3,30 +3,34 @@
 
 from __future__ import annotations
 
-import gzip
-
 import pytest
 from support.fakes.fake_processes import VDSM, run_process
 from support.fakes.fake_root import EL9_KERNEL
 
 from ovirt_rdma.host.collect.software import (
     COMMAND,
-    MAX_BYTES,
     UNITS,
-    distribution,
-    parse_units,
+    SELinux,
+    read_selinux,
     read_software,
+    read_udev_lines,
 )
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.model import (
     KernelOption,
+    OwnFile,
     RdmaStack,
-    SELinux,
     Software,
+    UdevLine,
     Unit,
-    VdsmDaemon,
 )
 from ovirt_rdma.host.system.commands import CommandFailed
+from ovirt_rdma.host.system.files import (
+    MODPROBE,
+    MODULES_LOAD,
+    foreign_reason,
+    own_text,
+)
 from ovirt_rdma.host.system.tree import FileTree
 
 pytestmark = pytest.mark.hypervisor
@@ -51,21 +55,6 @@ def test_a_host_with_nothing_of_it(host):
     assert not [argv for argv in host.runner.ran if argv[0] == "systemctl"]
 
 
-def test_a_tree_that_only_looks_like_a_host_runs_nothing(host):
-    (host.path / "run/systemd/system").mkdir(parents=True)
-    problems: list[str] = []
-    tree = FileTree(host.path)
-    found = read_software(tree, Tools(None, "/x"), EL9_KERNEL, problems)
-    assert (found, problems) == (Software(distribution="el9"), [])
-
-
-def test_the_whole_snapshot_has_it(host):
-    host.package("vdsm", "4.50.5.1")
-    host.unit("opensm.service")
-    host.kernel_config(INFINIBAND="m")
-    assert host.reader().facts().software == software(host)
-
-
 # SELinux
 
 
@@ -82,10 +71,10 @@ def test_selinux_and_vdsms_daemons(host):
     theirs = ("/usr/bin/python3", "/usr/libexec/vdsm/supervdsmd")
     run_process(host.path, 89, *theirs, user=1000)
     host.write("/proc/89/attr/current", "unconfined_u:unconfined_r:unconfined_t:s0\0")
-    daemons = (VdsmDaemon("supervdsmd", context), VdsmDaemon("vdsmd", context))
-    assert software(host).selinux == SELinux(False, daemons)
+    contexts = {"supervdsmd": context, "vdsmd": context}
+    assert read_selinux(FileTree(host.path)) == SELinux(False, contexts)
     (host.path / "sys/fs/selinux/enforce").unlink()
-    assert software(host).selinux is None
+    assert read_selinux(FileTree(host.path)) is None
 
 
 # Distribution
@@ -98,32 +87,19 @@ def test_distributions(host, name):
 
 
 @pytest.mark.parametrize(
-    ("fields", "name"),
+    ("text", "name"),
     [
-        ({"ID": "rhel", "ID_LIKE": "fedora", "VERSION_ID": "9.4"}, "el9"),
-        ({"ID": "centos", "VERSION_ID": "10"}, "el10"),
-        ({"ID": "ol", "PLATFORM_ID": "platform:el9", "VERSION_ID": "9.3"}, "el9"),
-        ({"ID": "almalinux", "ID_LIKE": "rhel centos", "VERSION_ID": "8.9"}, "el8"),
-        ({"ID": "fedora", "PLATFORM_ID": "platform:f40", "VERSION_ID": "40"}, "fc40"),
-        ({"ID": "ubuntu", "ID_LIKE": "debian", "VERSION_ID": "24.04"}, "ubuntu24.04"),
-        ({"ID": "debian"}, "debian"),
-        ({"ID": "rhel", "VERSION_ID": "x"}, "rhelx"),
-        ({"NAME": "Linux"}, ""),
+        ("ID='debian'\nVERSION_ID=13", "debian13"),
+        ("ID=debian", "debian"),
+        ('ID="fedora"\nPLATFORM_ID="platform:f40"\nVERSION_ID=40', "fedora40"),
+        (b'\n# x\nID=rocky\nA="b\n\xff\nPLATFORM_ID=a b\n', "rocky"),
+        ("NAME=Linux", None),
     ],
 )
-def test_names_of_distributions(fields, name):
-    assert distribution(fields) == name
-
-
-def test_the_administrators_os_release_wins(host):
-    host.write("/etc/os-release", "ID='debian'\nVERSION_ID=13")
-    assert software(host).distribution == "debian13"
-
-
-def test_odd_lines_of_os_release(host):
-    host.write("/etc/os-release", b'\n# x\nID=rocky\nA="b\n\xff\nPLATFORM_ID=a b\n')
+def test_the_administrators_os_release_wins(host, text, name):
+    host.write("/etc/os-release", text)
     problems: list[str] = []
-    assert software(host, problems).distribution == "rocky"
+    assert software(host, problems).distribution == name
     assert problems == []
 
 
@@ -149,36 +125,13 @@ def test_an_rpm_database_that_is_broken(host):
     assert problems == [rf"rpm -q --qf %{{VERSION}}\n vdsm failed: {words}"]
 
 
-@pytest.mark.parametrize(
-    ("shown", "version"),
-    [
-        ("installed/44.0-2+deb12u1\n", "44.0"),
-        ("installed/1:50.0-2\n", "50.0"),
-        ("installed/50.0\n", "50.0"),
-        ("config-files/44.0-2\n", None),
-        ("", None),
-    ],
-)
-def test_versions_of_dpkg(host, shown, version):
-    asked = r"dpkg-query -W -f ${db:Status-Status}/${Version}\n "
-    none = "dpkg-query: no packages found matching vdsm"
-    host.runner.answer(asked + "vdsm", CommandFailed(none, 1))
-    host.runner.answer(asked + "rdma-core", shown)
-    problems: list[str] = []
-    found = software(host, problems)
-    assert (found.vdsm_version, found.rdma_core) == (None, version)
-    assert problems == []
-
-
 # Kernel configuration
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_symbols_that_matter_set_and_not_set(host, packed):
+def test_symbols_that_matter_set_and_not_set(host):
     host.kernel_config(
         "MLX4_CORE_GEN2",
         "XFS_FS",
-        packed=packed,
         INFINIBAND="m",
         NFS_V4="y",
         LOCALVERSION='""',
@@ -194,37 +147,14 @@ def test_symbols_that_matter_set_and_not_set(host, packed):
     assert problems == []
 
 
-@pytest.mark.parametrize("place", ["/lib/modules", "/usr/lib/modules"])
-def test_a_configuration_beside_the_modules(host, place):
-    host.write(f"{place}/{EL9_KERNEL}/config", "CONFIG_INFINIBAND=y")
-    assert software(host).kernel_config == (KernelOption("INFINIBAND", "y"),)
-
-
 def test_a_configuration_without_any_of_ours_is_one(host):
     host.kernel_config(XFS_FS="m")
     assert software(host).kernel_config == ()
 
 
-@pytest.mark.parametrize(
-    "packed",
-    [
-        b"\x1f\x8bnot gzip",
-        b"",
-        gzip.compress(b"CONFIG_INFINIBAND=y\n", mtime=0)[:-9],
-        gzip.compress(b"CONFIG_INFINIBAND=y\n" + bytes(MAX_BYTES), mtime=0),
-        gzip.compress(b"hello\n", mtime=0),
-    ],
-)
-def test_a_packed_configuration_that_is_of_no_use(host, packed):
-    host.write("/proc/config.gz", packed)
-    problems: list[str] = []
-    assert software(host, problems).kernel_config is None
-    assert problems == ["/proc/config.gz is not a kernel configuration"]
-
-
-def test_a_garbled_configuration_gives_way_to_the_next(host):
+def test_a_garbled_configuration_gives_way_to_the_one_beside_the_modules(host):
     host.write(f"/boot/config-{EL9_KERNEL}", b"\xff\x00CONFIG\n")
-    host.kernel_config(packed=True, INFINIBAND="m")
+    host.write(f"/lib/modules/{EL9_KERNEL}/config", "CONFIG_INFINIBAND=m")
     problems: list[str] = []
     assert software(host, problems).kernel_config == (KernelOption("INFINIBAND", "m"),)
     assert problems == [f"/boot/config-{EL9_KERNEL} is not a kernel configuration"]
@@ -265,18 +195,6 @@ def test_a_systemctl_that_does_not_answer(host):
     assert problem.endswith("failed: Failed to connect to bus")
 
 
-def test_odd_blocks_of_systemctl():
-    problems: list[str] = []
-    text = "Id=a.service\nLoadState=loaded\nx\n\nLoadState=masked\n\nId=b.service\n"
-    assert parse_units(text, problems) == (
-        Unit("a.service", "loaded", ""),
-        Unit("b.service", "", ""),
-    )
-    assert problems == [
-        "systemctl show printed a unit without an id: 'LoadState=masked'"
-    ]
-
-
 # Stacks
 
 
@@ -284,7 +202,6 @@ def test_odd_blocks_of_systemctl():
     ("said", "name", "version"),
     [
         ("MLNX_OFED_LINUX-23.10-5.1.4.0:", "MLNX_OFED", "23.10-5.1.4.0"),
-        ("MLNX_OFED_LINUX-4.9-7.1.0.0:", "MLNX_OFED", "4.9-7.1.0.0"),
         ("OFED-internal-25.01-0.6.0:", "DOCA", "25.01-0.6.0"),
         ("mlnx-en-5.8-1.1.2.1:", "mlnx-en", "5.8-1.1.2.1"),
     ],
@@ -300,6 +217,25 @@ def test_stacks_that_say_what_they_are(host, said, name, version):
     assert problems == []
 
 
+@pytest.mark.parametrize(
+    ("module", "path", "evidence"),
+    [
+        ("extra/mlnx-ofa_kernel/compat/mlx_compat.ko", "", ""),
+        ("weak-updates/mlnx-ofa_kernel/compat/mlx_compat.ko.xz", "", ""),
+        ("", "/etc/init.d/openibd", ""),
+        ("", "/usr/src/ofa_kernel/x", "/usr/src/ofa_kernel"),
+        # The distribution has them too.
+        ("", "/etc/opa-fm/opafm.xml", None),
+    ],
+)
+def test_stacks_that_only_modules_or_files_show(host, module, path, evidence):
+    host.module_files("kernel/drivers/infiniband/core/ib_core.ko.xz", module)
+    if path:
+        host.write(path, "x")
+    stack = RdmaStack("MLNX_OFED or DOCA", None, evidence or module or path)
+    assert software(host).stacks == (() if evidence is None else (stack,))
+
+
 def test_a_stack_that_says_nothing_of_use(host):
     host.mlnx_ofed("?")
     problems: list[str] = []
@@ -308,33 +244,101 @@ def test_a_stack_that_says_nothing_of_use(host):
     assert problems == ["ofed_info -s printed no version: '?'"]
 
 
+# Udev rules that set a transport mode
+
+ADDED = 'ACTION=="add", SUBSYSTEM=="net"'
+MODE = f'{ADDED}, ATTR{{type}}=="32", ATTR{{mode}}="connected"'
+
+
+def udev_lines(host, problems=None):
+    """The lines that are read from the host's rules."""
+    return read_udev_lines(FileTree(host.path), [] if problems is None else problems)
+
+
 @pytest.mark.parametrize(
-    ("path", "name"),
+    ("rule", "sets"),
     [
-        ("extra/mlnx-ofa_kernel/compat/mlx_compat.ko", "MLNX_OFED or DOCA"),
-        ("weak-updates/mlnx-ofa_kernel/compat/mlx_compat.ko.xz", "MLNX_OFED or DOCA"),
-        ("updates/dkms/mlx_compat.ko.zst", "MLNX_OFED or DOCA"),
-        ("extra/ifs-kernel-updates/hfi1.ko", "Omni-Path IFS"),
-        ("extra/opxs-kernel-updates/hfi1.ko.xz", "Omni-Path OPXS"),
+        (MODE, True),
+        ('KERNEL=="ib*", ATTR{mode}:="connected"', True),
+        (f'{ADDED}, ATTR{{mode}} = e"connected\\n"', True),
+        (f'{ADDED}, ATTR{{mode}}=="connected", NAME="ib0"', False),
+        (f'{ADDED}, ATTR{{mode}}!="connected"', False),
+        (f'{ADDED}, ATTR{{mtu}}="9000"', False),
+        ('SUBSYSTEM=="block", ATTR{mode}="1"', False),
+        ('SUBSYSTEM!="net", ATTR{mode}="1"', False),
+        (f'{ADDED}, ATTR{{queue/mode}}="x"', False),
+        (f'{ADDED}, ENV{{mode}}="connected"', False),
+        (f"#{MODE}", False),
     ],
 )
-def test_stacks_that_only_modules_show(host, path, name):
-    host.module_files("kernel/drivers/infiniband/core/ib_core.ko.xz", path)
-    assert software(host).stacks == (RdmaStack(name, None, path),)
+def test_rules_that_set_a_mode_and_that_do_not(host, rule, sets):
+    host.udev_rules("x", "", rule)
+    line = UdevLine("/etc/udev/rules.d/x.rules", 2, rule)
+    assert udev_lines(host) == ((line,) if sets else ())
+
+
+def test_places_order_and_folders(host):
+    host.udev_rules("80-b", MODE, folder="/usr/lib")
+    host.udev_rules("80-b", "# off", MODE.replace("connected", "datagram"))
+    host.udev_rules("70-a", "", MODE, folder="/run")
+    host.udev_rules("90-c", MODE, folder="/lib")
+    host.write("/etc/udev/rules.d/60-x.rules.bak", MODE)
+    (host.path / "etc/udev/rules.d/90-c.rules").symlink_to("/dev/null")
+    problems: list[str] = []
+    assert udev_lines(host, problems) == (
+        UdevLine("/run/udev/rules.d/70-a.rules", 2, MODE),
+        UdevLine(
+            "/etc/udev/rules.d/80-b.rules", 2, MODE.replace("connected", "datagram")
+        ),
+    )
+    assert problems == []
+
+
+def test_a_file_that_cannot_be_read_hides_no_other(host):
+    host.unreadable("/etc/udev/rules.d/10-x.rules")
+    host.write("/etc/udev/rules.d/20-y.rules", b"\xff\x00\n" + MODE.encode() + b"\n")
+    problems: list[str] = []
+    assert udev_lines(host, problems) == (
+        UdevLine("/etc/udev/rules.d/20-y.rules", 2, MODE),
+    )
+    assert problems == ["/etc/udev/rules.d/10-x.rules is a folder, so it is ignored"]
+
+
+# Our files
+
+
+def test_own_files_as_they_are(host):
+    assert software(host).own_files == ()
+    text = own_text(["nvme_rdma"])
+    host.write(MODULES_LOAD, text.encode())
+    host.write(MODPROBE, b"\n options mlx4_core a=1 \xff\n\n")
+    assert software(host).own_files == (
+        OwnFile(MODPROBE, "\n options mlx4_core a=1 \\xff\n\n"),
+        OwnFile(MODULES_LOAD, text),
+    )
+
+
+def test_an_own_file_that_cannot_be_read(host):
+    host.unreadable(MODULES_LOAD)
+    problems: list[str] = []
+    assert software(host, problems).own_files == (OwnFile(MODULES_LOAD, None),)
+    assert any(MODULES_LOAD in problem for problem in problems)
 
 
 @pytest.mark.parametrize(
-    "path", ["/etc/init.d/openibd", "/etc/infiniband/info", "/usr/src/ofa_kernel/x"]
+    ("text", "words"),
+    [
+        (own_text([]), ""),
+        (own_text(["nvme_rdma"]), ""),
+        ("# ovirt-rdma revision 0\nnvme_rdma\n", ""),  # any number
+        (own_text(["nvme_rdma"]) + "# mine\n", "left alone"),
+        ("# mine\n", "left alone"),
+        ("nvme_rdma\n" + own_text([]), "is not from ovirt-rdma"),
+        ("", "is not from ovirt-rdma"),
+        (None, "cannot be read"),
+    ],
 )
-def test_stacks_that_only_files_show(host, path):
-    host.write(path, "x")
-    (stack,) = software(host).stacks
-    assert stack.name == "MLNX_OFED or DOCA"
-    assert path.startswith(stack.evidence)
-
-
-def test_tools_that_the_distribution_has_too_are_no_stack(host):
-    host.write("/etc/opa/opaff.xml", "x")
-    host.write("/etc/opa-fm/opafm.xml", "x")
-    host.module_files("kernel/drivers/infiniband/hw/hfi1/hfi1.ko.xz")
-    assert software(host).stacks == ()
+def test_whose_a_file_is(text, words):
+    found = foreign_reason(MODULES_LOAD, text)
+    assert words in found
+    assert bool(found) == bool(words)

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.host.ipoib_host import child, netdev
 
 from ovirt_rdma.host.facts import model
-from ovirt_rdma.host.facts.devices import NetdevUse, OvirtNetwork
+from ovirt_rdma.host.facts.devices import Guid, NetdevGraph, NetdevUse, OvirtNetwork
 from ovirt_rdma.host.facts.infiniband import (
     FIRST_VLAN,
     LAST_VLAN,
@@ -17,7 +18,7 @@ from ovirt_rdma.host.facts.infiniband import (
     pkey_of_vlan,
     vlan_of_pkey,
 )
-from ovirt_rdma.host.facts.uses import Interface, content_of, interfaces_of
+from ovirt_rdma.host.facts.uses import Interface, interfaces_of
 
 DATA = Path(__file__).parents[2] / "data" / "facts"
 
@@ -114,16 +115,6 @@ def test_loopback_and_the_nics_of_virtual_machines_are_left_out():
     assert list(by_name(facts)) == list(by_name(FABRIC))
 
 
-@pytest.mark.parametrize("path", sorted(DATA.glob("*.json")), ids=lambda p: p.stem)
-def test_every_recorded_host_has_a_document(path):
-    facts = model.load(path)
-    document = content_of(facts)
-    assert list(document) == ["host", "interfaces"]
-    for found in document["interfaces"]:
-        assert list(found) == [field.name for field in fields(Interface)]
-        assert found["link_layer"] in ("InfiniBand", "Ethernet")
-
-
 def test_p_key_and_vlan_are_each_other():
     for vlan in (FIRST_VLAN, 100, LAST_VLAN):
         assert vlan_of_pkey(pkey_of_vlan(vlan)) == vlan
@@ -145,3 +136,39 @@ def test_what_stands_for_no_vlan(text):
 )
 def test_the_partition_of_a_p_key(text, partition):
     assert partition_of(text) == partition
+
+
+# Values and the graph of netdevs that facts are made of
+
+ADDRESS = "80:00:02:08:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fb:12:31"
+
+
+def test_a_guid_is_at_the_end_of_address_and_gid():
+    guid = Guid.of_address(ADDRESS.upper())
+    assert guid == Guid.of_gid("fe80:0000:0000:0000:0002:c903:00fb:1231")
+    assert (guid.in_groups, guid.assigned) == ("0002:c903:00fb:1231", True)
+
+
+@pytest.mark.parametrize("address", ["", "02:00:00:00:00:01", "lo"])
+def test_other_netdevs_have_no_guid(address):
+    assert Guid.of_address(address) is None
+
+
+def test_vfs_without_a_guid_have_0():
+    assert not Guid.of_gid("fe80:0000:0000:0000:0000:0000:0000:0000").assigned
+
+
+def test_what_is_stacked_on_what():
+    graph = NetdevGraph(
+        [
+            netdev("ib0", uppers=("bond0",)),
+            child("ib0.8001", uppers=("bond1",)),
+            netdev("bond0", lowers=("ib0", "ib1"), uppers=("br",)),
+            # A circle, which only a damaged facts file has.
+            netdev("br", lowers=("bond0",), uppers=("bond0",)),
+        ]
+    )
+    assert graph.above("ib0") == ("ib0", "bond0", "ib0.8001", "bond1", "br")
+    assert graph.carriers("ib0") == ("ib0", "bond0", "br")
+    assert graph.below("br") == ("br", "bond0", "ib0", "ib1")
+    assert graph.above("gone", "br") == ("gone", "br", "bond0")

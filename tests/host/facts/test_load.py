@@ -26,7 +26,7 @@ def operation(name, count, queue=0, rtt=0, execute=0, sent=None, timeouts=0):
 
 
 def connection(connects=1, sends=0, backlog=0):
-    counters = (("connect_count", connects), ("sends", sends), ("bklog_u", backlog))
+    counters = {"connect_count": connects, "sends": sends, "bklog_u": backlog}
     return Transport("rdma", counters)
 
 
@@ -132,55 +132,54 @@ def test_any_counters_make_a_load_or_none(first, second):
         assert min(load.backlog, load.on_wire, load.sent_again, load.connects) >= 0
 
 
-def with_bytes(*operations, moved=None, size=1 << 20):
-    sums = None if moved is None else MountBytes(moved, 0)
-    return mount(*operations)._replace(bytes=sums, rsize=size, wsize=size)
+# Data that was moved without requests
+
+MIB = 1 << 20
 
 
-LOCAL = 16 << 20
+def moved(name="READ", mib=0, requests=0, size=MIB, layout=None, writes=()):
+    """A mount that has moved so much by so many requests, and has written some."""
+    done = [operation(name, requests)] if requests else []
+    done += [operation("WRITE", writes[1])] if writes else []
+    written = writes[0] if writes else mib * (name == "WRITE")
+    sums = MountBytes(mib * MIB * (name != "WRITE"), written * MIB)
+    return mount(*done)._replace(bytes=sums, rsize=size, wsize=size, layout=layout)
 
 
 @pytest.mark.parametrize(
-    ("moved", "calls", "beyond"),
+    ("before", "after", "beyond"),
     [
-        (LOCAL, 0, LOCAL),
+        (moved(), moved(mib=64), 64),
+        (moved("WRITE"), moved("WRITE", mib=64), 64),
+        (moved(), moved(), 0),
+        # Small writes over the connection hide no reads beside them.
+        (moved(), moved(mib=64, writes=(1, 256)), 64),
+        (moved(), moved(mib=64, requests=64), 0),
         # LOCALIO was enabled or disabled meanwhile.
-        (LOCAL + (1 << 20), 1, LOCAL),
-        # Calls that are under way are counted at their end.
-        (LOCAL, LOCAL >> 20, 0),
-        (0, 0, 0),
-        (None, 0, 0),
+        (moved(requests=5), moved(mib=17, requests=6), 16),
+        # Its requests cannot have carried it. Debian's 6.12 reads by READ_PLUS.
+        (moved(size=MIB // 4), moved(mib=32, requests=32, size=MIB // 4), 24),
+        (
+            moved("READ_PLUS", size=MIB // 4),
+            moved("READ_PLUS", mib=32, requests=32, size=MIB // 4),
+            24,
+        ),
+        (
+            moved("WRITE", size=MIB // 4),
+            moved("WRITE", mib=32, requests=32, size=MIB // 4),
+            24,
+        ),
+        # 32 reads ended while the first sample was taken: their bytes came later.
+        (moved(requests=32), moved(mib=9999, requests=9999), 0),
+        # After a migration the server takes smaller requests.
+        (moved(mib=999, requests=999), moved("READ", 1009, 1019, MIB // 2), 0),
+        # Mounted again: its small reads are gone.
+        (moved(mib=1, requests=256), moved(), 0),
+        (moved(), moved(mib=64, size=None), 0),
+        # Its requests are in the counters of other servers.
+        (moved(), moved(mib=64, layout="LAYOUT_FLEX_FILES"), 0),
+        (moved()._replace(bytes=None), moved(mib=64), 0),
     ],
 )
-def test_data_without_calls_is_local(moved, calls, beyond):
-    before = with_bytes(operation("READ", 5), moved=0)
-    after = with_bytes(operation("READ", 5 + calls), moved=moved)
-    assert moved_without_requests(before, after) == beyond
-
-
-@pytest.mark.parametrize(
-    ("name", "column"),
-    [
-        ("READ", "server_read"),
-        # Debian's 6.12 reads NFS 4.2 over TCP by it.
-        ("READ_PLUS", "server_read"),
-        ("WRITE", "server_written"),
-    ],
-)
-@pytest.mark.parametrize(("size", "beyond"), [(1 << 20, 0), (1 << 18, 24 << 20)])
-def test_data_is_local_if_its_calls_cannot_have_carried_it(name, column, size, beyond):
-    before = with_bytes(operation(name, 5), moved=0, size=size)
-    after = with_bytes(operation(name, 37), moved=0, size=size)
-    after = after._replace(bytes=after.bytes._replace(**{column: 32 << 20}))
-    assert moved_without_requests(before, after) == beyond
-
-
-def test_data_is_not_local_if_the_size_of_calls_is_unknown():
-    before, after = (with_bytes(moved=n, size=None) for n in (0, LOCAL))
-    assert moved_without_requests(before, after) == 0
-
-
-def test_data_of_a_pnfs_layout_is_not_local():
-    """Its calls are in the counters of other servers."""
-    after = with_bytes(moved=LOCAL)._replace(layout="LAYOUT_FLEX_FILES")
-    assert moved_without_requests(with_bytes(moved=0), after) == 0
+def test_what_was_moved_without_requests(before, after, beyond):
+    assert moved_without_requests(before, after) == beyond * MIB

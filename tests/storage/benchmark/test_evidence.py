@@ -18,7 +18,6 @@ from ovirt_rdma.host.facts.devices import (
 )
 from ovirt_rdma.host.facts.model import Facts, Route
 from ovirt_rdma.host.facts.statistics import (
-    Counter,
     MountBytes,
     PortCounters,
     Statistics,
@@ -70,12 +69,12 @@ def _moment(statistics, busy=0, errors=0, packets=0, resent=0):
     port = PortCounters(
         "mlx5_0",
         1,
-        (Counter("port_rcv_packets", packets),),
-        (
-            Counter("out_of_sequence", errors),
-            Counter("rnr_nak_retry_err", 10 * errors),
-            Counter("local_ack_timeout_err", None),
-        ),
+        {
+            "port_rcv_packets": packets,
+            "out_of_sequence": errors,
+            "rnr_nak_retry_err": 10 * errors,
+            "local_ack_timeout_err": None,
+        },
     )
     cpus = {"cpu0": (busy, 1000 + busy), "cpu1": (0, 1000 + busy)}
     return Moment(statistics._replace(ports=(port,)), cpus, resent)
@@ -109,7 +108,7 @@ def test_packets_lost_on_either_way_are_counted(name):
     """rxe: check_psn in rxe_resp.c, and rxe_comp.c, of drivers/infiniband/sw/rxe."""
 
     def moment(taken_s, errors):
-        port = PortCounters("mlx5_0", 1, (), (Counter(name, errors),))
+        port = PortCounters("mlx5_0", 1, {name: errors})
         return Moment(_statistics(taken_s)._replace(ports=(port,)))
 
     sample = sample_between(moment(1.0, 3), moment(2.0, 60), MOUNT, PATH)

@@ -11,7 +11,7 @@ from support.fakes.fake_hosts import mapped_gid, soft_roce
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.export import Export
-from ovirt_rdma.host.facts.statistics import Counter, PortCounters
+from ovirt_rdma.host.facts.statistics import PortCounters
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.storage.health import signs
 from ovirt_rdma.storage.health.look import BETWEEN_S, Looker, recent_errors
@@ -281,8 +281,8 @@ def test_errors_on_the_port_to_a_server_that_answers_are_no_alarm(site):
     errors = iter([0, 3])
 
     def with_errors(statistics):
-        counter = Counter("retry_exceeded_err", next(errors))
-        return statistics._replace(ports=(PortCounters("rxe0", 1, (), (counter,)),))
+        counters = {"retry_exceeded_err": next(errors)}
+        return statistics._replace(ports=(PortCounters("rxe0", 1, counters),))
 
     site.changed = with_errors
     assert {mount.state for mount in site.look().mounts} == {"ok"}
@@ -294,8 +294,8 @@ def test_errors_of_a_port_count_for_mounts_over_rdma(site):
     errors = iter([0, 3])
 
     def with_errors(statistics):
-        counter = Counter("retry_exceeded_err", next(errors))
-        return statistics._replace(ports=(PortCounters("rxe0", 1, (), (counter,)),))
+        counters = {"retry_exceeded_err": next(errors)}
+        return statistics._replace(ports=(PortCounters("rxe0", 1, counters),))
 
     site.changed = with_errors
     slow = Answer(seconds=0.9)
@@ -323,8 +323,8 @@ def test_errors_are_added_up_over_half_a_minute(site):
     samples = iter(range(9))
 
     def with_errors(statistics):
-        counter = Counter("completer_retry_err", lost.get(next(samples), 0))
-        return statistics._replace(ports=(PortCounters("rxe0", 1, (), (counter,)),))
+        counters = {"completer_retry_err": lost.get(next(samples), 0)}
+        return statistics._replace(ports=(PortCounters("rxe0", 1, counters),))
 
     site.changed = with_errors
     site.probes.answers = {"/mnt/a": LATE, "/mnt/b": LATE}
@@ -360,8 +360,7 @@ def port(device="mlx5_0", number=1, counters=(), hardware=()):
     return PortCounters(
         device,
         number,
-        tuple(Counter(*one) for one in counters),
-        tuple(Counter(*one) for one in hardware),
+        {**dict(counters), **dict(hardware)},
     )
 
 

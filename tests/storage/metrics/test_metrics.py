@@ -144,18 +144,6 @@ def test_other_operations_are_added_up(host):
     assert value(found, "operation_execution_seconds_total", operation="other") == 0.006
 
 
-def test_old_kernels_count_no_errors(host):
-    host.mount("nas:/vm")
-    path = host.root / "proc/self/mountstats"
-    lines = path.read_text().splitlines()
-    path.write_text(
-        "\n".join(re.sub(r"(: (?:\d+ ){7}\d+) 0$", r"\1", line) for line in lines)
-    )
-    found = values(host)
-    assert value(found, "operation_requests_total", operation="READ") == 1000
-    assert value(found, "operation_errors_total", operation="READ") is None
-
-
 @pytest.mark.parametrize(
     ("transport", "protocol", "verdict"),
     [

@@ -3,7 +3,7 @@
 of RDMA devices and ports.
 
     hca = Pci("0000:04:00.0", "0x15b3", "0x1003", "mlx4_core")
-    host.adapter(hca, "0x028000", numa_node=0)
+    host.adapter(hca, "0x028000")
     host.mlx4_port(hca, 1, "ib", mtu=4096)
     host.rdma_device("mlx4_0", pci=hca)
     host.rdma_identity("mlx4_0", hw_rev="1", hca_type="MT4099")
@@ -45,7 +45,6 @@ class FakeAdapters(FakeFiles):
         self,
         pci: Pci,
         class_code: str = "0x020000",
-        numa_node: int = -1,
         max_vfs: Optional[int] = None,
         physical_function: Optional[Pci] = None,
     ) -> None:
@@ -54,7 +53,6 @@ class FakeAdapters(FakeFiles):
         self.write(f"{pci.folder}/device", pci.device)
         self.write(f"{pci.folder}/revision", pci.revision)
         self.write(f"{pci.folder}/class", class_code)
-        self.write(f"{pci.folder}/numa_node", str(numa_node))
         if pci.driver:
             self.link(f"{pci.bound}/driver", f"/sys/bus/drivers/{pci.driver}")
         if max_vfs is not None:

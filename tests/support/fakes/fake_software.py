@@ -5,7 +5,6 @@ packages, units, and the files of modprobe, modules-load and udev.
 
 from __future__ import annotations
 
-import gzip
 from dataclasses import dataclass, field
 
 from ovirt_rdma.host.collect.software import COMMAND, UNITS
@@ -123,17 +122,12 @@ class FakeSoftware(FakeFiles):
 
     # Kernel and udev
 
-    def kernel_config(self, *unset: str, packed: bool = False, **values: str) -> None:
-        """Write the kernel's configuration, with symbols that are not set, and values:
-        below /boot, or ``packed`` in /proc.
-        """
+    def kernel_config(self, *unset: str, **values: str) -> None:
+        """Write the kernel's configuration: symbols not set, and values."""
         lines = ["# Automatically generated file; DO NOT EDIT."]
         lines += [f"# CONFIG_{name} is not set" for name in unset]
         lines += [f"CONFIG_{name}={value}" for name, value in values.items()]
-        if packed:
-            self.write("/proc/config.gz", gzip.compress("\n".join(lines).encode()))
-        else:
-            self.write(f"/boot/config-{self._kernel()}", "\n".join(lines))
+        self.write(f"/boot/config-{self._kernel()}", "\n".join(lines))
 
     def udev_rules(self, name: str, *lines: str, folder: str = "/etc") -> None:
         """Write ``folder``/udev/rules.d/``name``.rules."""

@@ -152,7 +152,7 @@ def rdma_core(host: FakeRoot, lists: Sequence[str]) -> None:
 def _management(host: FakeRoot) -> None:
     nic = Pci("0000:01:00.0", "0x8086", "0x1521", "igb", "0x01")
     host.netdev("eno1", address="3c:fd:fe:12:34:56", pci=nic)
-    host.adapter(nic, numa_node=0)
+    host.adapter(nic)
     host.netdev(
         "ovirtmgmt",
         address="3c:fd:fe:12:34:56",
@@ -175,11 +175,10 @@ def infiniband_device(
     hw_rev: str = "0",
     hca_type: Optional[str] = None,
     board_id: Optional[str] = None,
-    numa_node: int = 0,
     class_code: str = "0x020700",
 ) -> None:
     """Add an adapter and its RDMA device, without ports."""
-    host.adapter(pci, class_code, numa_node=numa_node)
+    host.adapter(pci, class_code)
     host.rdma_device(name, node_guid=guid, firmware=firmware, pci=pci)
     host.rdma_identity(name, hw_rev, hca_type, board_id)
 

@@ -84,14 +84,14 @@ def _connectx(host: FakeRoot) -> None:
 def connectx_2_on_el9(path: Path) -> FakeRoot:
     """ConnectX-2: mlx4_core is loaded and does not claim it."""
     host = hypervisor(path)
-    host.adapter(CONNECTX_2, "0x0c0600", numa_node=0)
+    host.adapter(CONNECTX_2, "0x0c0600")
     return host
 
 
 def connectx_3_on_el10(path: Path) -> FakeRoot:
     """ConnectX-3 Pro, whose driver EL10 has removed."""
     host = hypervisor(path, distribution="el10")
-    host.adapter(replace(CONNECTX_3_PRO, driver=""), "0x028000", numa_node=1)
+    host.adapter(replace(CONNECTX_3_PRO, driver=""), "0x028000")
     return host
 
 

@@ -90,7 +90,7 @@ def connectx_6_dx_roce(path: Path) -> FakeRoot:
     mac, link_local = "b8:3f:d2:2d:65:02", "fe80:0000:0000:0000:ba3f:d2ff:fe2d:6502"
     ports = (("ens1f0np0", CONNECTX_6_DX), ("ens1f1np1", CONNECTX_6_DX_B))
     for name, pci in ports:
-        host.adapter(pci, numa_node=0, max_vfs=8)
+        host.adapter(pci, max_vfs=8)
         host.netdev(name, mtu=1500, address=mac, pci=pci)
         host.dcb(name, pfc=(3,), dscp=((26, 3),))
         host.pause(name, rx=False, tx=False)
@@ -223,7 +223,7 @@ def virtual_functions(path: Path) -> FakeRoot:
     """
     host = hypervisor(path, loaded=(*MLX5, *INFINIBAND), lists=LISTS)
     _connectx_5(host)
-    host.adapter(CONNECTX_5, "0x020700", numa_node=0, max_vfs=8)
+    host.adapter(CONNECTX_5, "0x020700", max_vfs=8)
     vfs = host.virtual_functions(
         CONNECTX_5, 8, "0x1018", driver="", class_code="0x020700"
     )
@@ -263,7 +263,7 @@ def virtual_functions_wanted(path: Path) -> FakeRoot:
     """A ConnectX-5 that could have eight VFs, and has none."""
     host = hypervisor(path, loaded=(*MLX5, *INFINIBAND), lists=LISTS)
     _connectx_5(host)
-    host.adapter(CONNECTX_5, "0x020700", numa_node=0, max_vfs=8)
+    host.adapter(CONNECTX_5, "0x020700", max_vfs=8)
     enhanced(host, "ib0")
     profile(host, "ib0")
     host.write("/sys/class/dmi/id/product_uuid", HOST_UUID)

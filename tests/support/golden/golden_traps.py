@@ -81,7 +81,7 @@ def busy_host(path: Path, mount: Mount) -> FakeRoot:
     host.modules(loaded=("ib_uverbs", "mlx5_core", "mlx5_ib", "nfs", "rpcrdma"))
     host.kernel_config(SUNRPC_XPRT_RDMA="m", INFINIBAND_USER_ACCESS="m", INFINIBAND="m")
     host.link(CARD.folder, CARD_FOLDER)  # below the port of its slot
-    host.adapter(CARD, numa_node=0)
+    host.adapter(CARD)
     host.netdev("ens1", mtu=9000, pci=CARD, addresses=("10.0.0.2/24",))
     host.route(SERVER, "ens1", "10.0.0.2")
     host.rdma_device("mlx5_0", pci=CARD)

@@ -41,17 +41,14 @@ from ovirt_rdma.host.facts.model import (
     PortError,
     RdmaStack,
     Route,
-    SELinux,
     Software,
     UdevLine,
     Unit,
-    VdsmDaemon,
 )
 
 PF = Adapter(
     PciIdentity("0000:04:00.0", "0x15b3", "0x1003", "0x01"),
     driver="mlx4_core",
-    numa_node=0,
     vfs=3,
     max_vfs=8,
     virtual_functions=(
@@ -247,13 +244,9 @@ EVERYTHING = Facts(
         units=(
             Unit("rdma-hw.target", "loaded", "active", "static"),
             Unit("openibd.service", "not-found", "inactive"),
+            Unit("opensm.service", "loaded", "active"),
         ),
         udev_lines=(UdevLine("/etc/udev/9.rules", 3, 'ATTR{mode}="connected"'),),
-        subnet_manager="opensm.service",
-        selinux=SELinux(
-            enforcing=True,
-            daemons=(VdsmDaemon("vdsmd", "system_u:system_r:virtd_t:s0"),),
-        ),
     ),
     nfs_mounts=(
         NfsMount(

@@ -9,7 +9,7 @@ import pytest
 from support.host.ipoib_host import finding, host, netdev, network, policy, port
 
 from ovirt_rdma.host.facts.devices import Adapter, PciIdentity
-from ovirt_rdma.host.facts.model import Software
+from ovirt_rdma.host.facts.model import Software, Unit
 
 ID = "IB-PORT-01"
 PORT = "mlx4_0/1"
@@ -136,9 +136,8 @@ def test_one_rule_for_many_ports_is_met_where_one_has_no_cable(
     ],
 )
 def test_what_to_do_for_a_subnet_manager(unit, words):
-    facts = host(
-        ports=(port(state="INIT", sm_lid=0),), software=Software(subnet_manager=unit)
-    )
+    units = (Unit(unit, "loaded", "active"),) if unit else ()
+    facts = host(ports=(port(state="INIT", sm_lid=0),), software=Software(units=units))
     assert words in finding(facts, NAMED, ID, PORT)
 
 

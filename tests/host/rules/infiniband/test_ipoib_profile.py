@@ -184,15 +184,6 @@ def test_where_networkmanager_does_not_manage_it(manager, words, fix):
     assert kinds == {"sysfs", "offload"}
 
 
-def test_who_sets_up_what_networkmanager_leaves_alone():
-    facts = host(netdev(owner="systemd-networkd"))
-    manager = NetworkManager(True, (), ("ib0",))
-    text = finding(replace(facts, network_manager=manager), WANTED, ID)
-    assert "ib0 is an unmanaged device" in text
-    assert "set up by systemd-networkd" in text
-    assert "set transport mode and MTU in systemd-networkd" in text
-
-
 def test_without_a_policy_it_warns_and_says_which_line_helps():
     text = finding(host(profiles=[]), None, ID)
     assert text.startswith("WARN ib0 has no NetworkManager profile of its own")
