@@ -48,7 +48,6 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.collect.storage import MOUNTINFO
 from ovirt_rdma.host.daemon.loop import NOT_RUNNING, OFF, START, read_daemon
-from ovirt_rdma.host.enablement.state import marker_mode
 from ovirt_rdma.host.errors import ExitCode, Problem, UsageProblem
 from ovirt_rdma.host.export import (
     AUTO,
@@ -63,6 +62,7 @@ from ovirt_rdma.host.facts.model import Facts, NfsMount, load
 from ovirt_rdma.host.paths import DAEMON_UNIT
 from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, RuleMatch, rule_for
 from ovirt_rdma.host.server_kinds import contradiction, kind_of, remarks
+from ovirt_rdma.host.services.enablement import marker_mode
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage import probe

@@ -20,8 +20,8 @@ from ovirt_rdma.host.changes.journal import PARTLY, RunResult
 from ovirt_rdma.host.changes.run import may_be_rolled_back
 from ovirt_rdma.host.daemon.loop import seconds_since_start, tell_systemd
 from ovirt_rdma.host.daemon.tasks import log_in_at_boot
-from ovirt_rdma.host.enablement.state import Advice
 from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.services.enablement import Advice
 from ovirt_rdma.host.services.package_scripts import notes_after_install, prepare_erase
 from ovirt_rdma.host.system.lock import HolderTimeouts, lock_or_end_holder, one_run
 from ovirt_rdma.host.system.signals import StopSignal

@@ -19,13 +19,12 @@ from ovirt_rdma.host.changes.journal import (
     Listener,
 )
 from ovirt_rdma.host.changes.run import HostRun
-from ovirt_rdma.host.enablement.apply import disable
-from ovirt_rdma.host.enablement.state import Advice
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.fabric.decisions import STEP
 from ovirt_rdma.host.paths import JOURNAL, POLICY_YAML, STOCK_VDSMD, under
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import load_policy_file
+from ovirt_rdma.host.services.enablement import Advice, disable
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.lock import one_run
 
@@ -66,8 +65,7 @@ def prepare_erase(root: Union[str, Path], run: Optional[Runner] = None) -> list[
     nothing is applied.
 
     Policy in force and journal stay as long as there is something to revert. ``run`` as
-    for :func:`.apply.disable`, whose errors this raises too. Returns what the admin has
-    to know.
+    for ``disable()``, whose errors this raises too. Returns what the admin has to know.
     """
     # disable() does not wait for a run that is about to end.
     with one_run(root, _WAIT_S, by="erasing the package"):

@@ -7,7 +7,7 @@ stays, because after a removal two runs could lock two files of the same name.
 A rollback that must not wait ends a process that keeps the lock. That is safe at any
 point: its changes are in the journal, and the next run rolls them back. A process that
 waits in the kernel, where no signal ends it, keeps the lock; then the unit tries again
-(``changes/confirmation``).
+(``changes/run``).
 
 A run writes its name and process into the file. That is used only if the process with
 this id and start time really has the lock according to /proc (proc(5), /proc/pid/stat

@@ -21,8 +21,8 @@ from ovirt_rdma.host.daemon.loop import (
     TaskState,
     write_daemon,
 )
-from ovirt_rdma.host.enablement.state import MODE_HOST, marker_text
 from ovirt_rdma.host.paths import DAEMON_JSON, ENABLED, PATHS_JSON, under
+from ovirt_rdma.host.services.enablement import MODE_HOST, marker_text
 from ovirt_rdma.host.system.tree import start_of
 from ovirt_rdma.storage.health.state import HealthState, MountHealth
 from ovirt_rdma.storage.paths.state import DOWN, UNPROVEN, PathsState, write_paths

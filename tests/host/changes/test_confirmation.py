@@ -8,12 +8,12 @@ from support.fakes.fake_runner import FakeRunner
 from support.fakes.fake_timers import Timers
 from support.problems import problem
 
-from ovirt_rdma.host.changes.confirmation import (
+from ovirt_rdma.host.changes.kinds.kind import Host
+from ovirt_rdma.host.changes.run import (
     PROGRAM,
     ConfirmationTimer,
     own_program,
 )
-from ovirt_rdma.host.changes.kinds.kind import Host
 from ovirt_rdma.host.paths import SYSTEMD_BOOTED, under
 from ovirt_rdma.host.system.commands import NotInstalled
 

@@ -19,21 +19,6 @@ from support.fakes.fake_enablement import (
 from support.fakes.fake_processes import VDSM, end_process, run_process
 from support.problems import problem
 
-from ovirt_rdma.host.enablement import apply
-from ovirt_rdma.host.enablement.apply import (
-    LOADED,
-    PACKAGE,
-    disable,
-    enable,
-)
-from ovirt_rdma.host.enablement.state import (
-    MODES,
-    Advice,
-    VdsmdProcess,
-    marker_text,
-    read_status,
-    vdsmd_process,
-)
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.paths import (
     DAEMON_FILE,
@@ -52,6 +37,19 @@ from ovirt_rdma.host.paths import (
 )
 from ovirt_rdma.host.policy.model import NfsRule, digest
 from ovirt_rdma.host.policy.store import store
+from ovirt_rdma.host.services import enablement
+from ovirt_rdma.host.services.enablement import (
+    LOADED,
+    MODES,
+    PACKAGE,
+    Advice,
+    VdsmdProcess,
+    disable,
+    enable,
+    marker_text,
+    read_status,
+    vdsmd_process,
+)
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -746,7 +744,9 @@ class TestFapolicyd:
         """`--file add` of another folder would leave it refused for ever."""
         module = importlib.util.find_spec("ovirt_rdma.storage.vdsm.launch")
         assert Path(LOADED).samefile(module.origin)
-        assert Path(PACKAGE, "host/enablement/apply.py").samefile(apply.__file__)
+        assert Path(PACKAGE, "host/services/enablement.py").samefile(
+            enablement.__file__
+        )
 
     @pytest.mark.parametrize("integrity", ["size", "ima", "sha256"])
     def test_a_trusted_file_that_changed_is_refused(self, fapolicyd, integrity):

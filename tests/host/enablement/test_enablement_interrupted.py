@@ -16,7 +16,6 @@ from support.fakes.fake_enablement import (
     run_until,
 )
 
-from ovirt_rdma.host.enablement.state import ABSENT, OURS, read_state, read_status
 from ovirt_rdma.host.paths import (
     DROPIN_DIRECTORY,
     DROPIN_LINK,
@@ -25,6 +24,7 @@ from ovirt_rdma.host.paths import (
     FOLDER_NOTE,
     under,
 )
+from ovirt_rdma.host.services.enablement import ABSENT, OURS, read_state, read_status
 
 pytestmark = pytest.mark.hypervisor
 

@@ -111,7 +111,7 @@ def ledger_says(question: Callable[[Any], str]) -> Callable[[Any], str]:
     return lambda host: question(Journal(host.root).ledger())
 
 
-STATUS = "host/enablement/state.py"
+STATUS = "host/services/enablement.py"
 LOAD = "ovirt-rdma-host policy load"
 APPLY, REVERT, CONFIRM, PLAN, ENABLE, DISABLE = (
     f"ovirt-rdma-host {verb}"
@@ -156,7 +156,7 @@ HYPERVISOR = {
         all_of(run("enable"), remove(DROPIN_LINK)),
     ),
     "two drop-ins": Row(
-        fixed(f"{STATUS}:_launcher", DISABLE),
+        fixed(f"{STATUS}:_obstacles", DISABLE),
         "status",
         all_of(
             run("enable"),
@@ -173,7 +173,7 @@ HYPERVISOR = {
     ),
     "another mode": Row(
         fixed(
-            "host/enablement/apply.py:refuse_other_mode",
+            "host/services/enablement.py:plan_enable",
             DISABLE,
             "ovirt-rdma-host enable --mode 1",
         ),
