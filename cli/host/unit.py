@@ -16,7 +16,7 @@ from ovirt_rdma.cli.host.shown.runs import RunReport, ThisHost
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.host.changes.boot import restore_netdev
-from ovirt_rdma.host.changes.journal import PARTLY, RunResult
+from ovirt_rdma.host.changes.journal import RunResult
 from ovirt_rdma.host.changes.run import may_be_rolled_back
 from ovirt_rdma.host.daemon.loop import seconds_since_start, tell_systemd
 from ovirt_rdma.host.daemon.tasks import log_in_at_boot
@@ -100,11 +100,7 @@ class RollBackUnconfirmed(UnitVerb):
                 patience=_PATIENCE or HolderTimeouts(),
             ):
                 return 0
-            result = host.recover(even_in_use=True)
-            if result is None:
-                result = host.roll_back_unconfirmed(self.number)
-                if result is not None:
-                    report.note(result.sentence)
+            result = host.recover(even_in_use=True, unconfirmed=self.number)
         return _print_result(result, report, context.output)
 
 
@@ -162,4 +158,4 @@ def _print_result(
     if not output.for_people:
         content = {"taken_back": result and result.run, "notes": report.notes}
         output.document("unit", content)
-    return 1 if result is not None and result.outcome == PARTLY else 0
+    return 0

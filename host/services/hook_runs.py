@@ -23,7 +23,7 @@ from ovirt_rdma.host.changes.journal import (
     LineListener,
     Run,
     RunResult,
-    open_run,
+    refuse_while_open,
 )
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
 from ovirt_rdma.host.changes.plan import gate
@@ -78,15 +78,19 @@ class HookRun(HostRun):
         effects = effects or HostEffects(root, run, activates=False)
         super().__init__(root, by, LineListener(say), run, effects)
 
-    def recover(self, *, even_in_use: bool = False) -> Optional[RunResult]:
+    def recover(
+        self, *, even_in_use: bool = False, unconfirmed: Optional[int] = None
+    ) -> Optional[RunResult]:
         """As :meth:`HostRun.recover`, as far as a hook may: a rollback may take down
         links that are in use by now, so a hook rolls back live steps only. Raises
         Refused for an open run that must be left to the operator.
         """
-        blocked = open_run(self.journal.ledger(), is_live)
-        if blocked:
-            raise Refused("run-open", blocked)
-        return super().recover(even_in_use=even_in_use)
+        try:
+            refuse_while_open(self.journal.ledger(), may_end=is_live)
+        except Refused as refused:
+            # A log has no place for the fix.
+            raise Refused(refused.id, f"{refused} ({refused.fix})") from None
+        return super().recover(even_in_use=even_in_use, unconfirmed=unconfirmed)
 
 
 def is_live(run: Run) -> bool:

@@ -29,7 +29,7 @@ from typing import Callable, Optional, Union
 
 from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.paths import RUN_LOCK, under
-from ovirt_rdma.host.system.files import fix_for
+from ovirt_rdma.host.system.files import fix_for, make_folder
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.tree import state_and_start
 
@@ -144,9 +144,7 @@ def one_run(
     deadline = time.monotonic() + wait_s
     path = under(root, lock)
     try:
-        if not path.parent.is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.parent.chmod(0o755)
+        make_folder(path.parent)
         # Only for root: a process that can open the file could keep the lock.
         descriptor = os.open(
             path,

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Callable, ClassVar, Optional, Union
+from uuid import uuid4
 
 from ovirt_rdma.host.collect.netdevs import port_on_device
 from ovirt_rdma.host.errors import Problem, Sentence
@@ -97,6 +98,10 @@ class Host:
             run = run_effect
         self.run, self.sleep, self.now, self.write = run, sleep, clock, write
         self.activates = activates
+
+    def new_uuid(self, netdev: str) -> str:
+        """Return the UUID of a new profile of ``netdev``."""
+        return str(uuid4())
 
     def make_folder(self, path: str) -> None:
         """Make a folder of configfs. Raises OSError."""

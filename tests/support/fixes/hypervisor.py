@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from ovirt_rdma.cli.host.shown import runs
-from ovirt_rdma.host.changes.journal import Journal, open_run
+from ovirt_rdma.host.changes.journal import Journal, refuse_while_open
+from ovirt_rdma.host.errors import Refused
 from ovirt_rdma.host.paths import (
     DROPIN_LINK,
     LAUNCHER,
@@ -107,8 +108,10 @@ def network_with_mode(host: Any) -> None:
     write("/var/lib/vdsm/staging/netconf/nets/storage", text)(host)
 
 
-def ledger_says(question: Callable[[Any], str]) -> Callable[[Any], str]:
-    return lambda host: question(Journal(host.root).ledger())
+def said_of_open_run(host: Any) -> str:
+    with pytest.raises(Refused) as caught:
+        refuse_while_open(Journal(host.root).ledger(), may_end=is_live)
+    return f"{caught.value} ({caught.value.fix})"
 
 
 STATUS = "host/services/enablement.py"
@@ -343,14 +346,9 @@ HYPERVISOR = {
         "unit erased",
         all_of(follow(POLICY), run("apply")),
     ),
-    "hook and daemon, run to be confirmed": Row(
-        fixed("host/changes/journal.py:open_run", CONFIRM),
-        ledger_says(lambda ledger: open_run(ledger, is_live)),
-        all_of(follow(POLICY), run("apply --confirm-timeout 60")),
-    ),
     "hook and daemon, interrupted run": Row(
-        fixed("host/changes/journal.py:open_run", APPLY),
-        ledger_says(lambda ledger: open_run(ledger, is_live)),
+        fixed("host/changes/journal.py:refuse_while_open", APPLY),
+        said_of_open_run,
         all_of(follow(POLICY), killed_apply),
     ),
 }
