@@ -28,7 +28,7 @@ from ovirt_rdma.host.changes.journal import (
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
 from ovirt_rdma.host.changes.plan import gate
 from ovirt_rdma.host.changes.run import Decided, HostRun, RecoveryIncomplete, decide_for
-from ovirt_rdma.host.errors import Refused, Sentence
+from ovirt_rdma.host.errors import Refused
 from ovirt_rdma.host.facts.devices import OvirtNetwork
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import POLICY_JSON, under
@@ -46,7 +46,7 @@ from ovirt_rdma.host.rules.base import (
 from ovirt_rdma.host.rules.ipoib_mtu import MODE
 from ovirt_rdma.host.rules.ipoib_profile import PROFILES
 from ovirt_rdma.host.rules.registry import decide
-from ovirt_rdma.host.services.network_request import NO_REFUSAL, WantedMode
+from ovirt_rdma.host.services.network_request import WantedMode
 from ovirt_rdma.host.system.commands import Runner, run_command
 from ovirt_rdma.host.system.lock import LockHeld, one_run
 
@@ -210,7 +210,7 @@ class ModeSteps:
     """
 
     steps: tuple[Step, ...] = ()
-    refused: Sentence = NO_REFUSAL
+    refused: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -233,20 +233,18 @@ def mode_steps(facts: Facts, policy: Policy, wanted: Sequence[WantedMode]) -> Mo
     return ModeSteps(tuple(steps), notes=tuple(_notes(wanted, interfaces)))
 
 
-def _mode_refusal(step: Step, wanted: WantedMode) -> Sentence:
+def _mode_refusal(step: Step, wanted: WantedMode) -> str:
     head = f"network {wanted.network}: {wanted.netdev}"
     if step.refused:
         shown = step.after if step.rule == MODE.id else wanted.mode
-        sentence = f"{head} cannot be set to {shown} mode: {step.refused}"
-        return Sentence("ipoib-mode-refused", sentence)
+        return f"{head} cannot be set to {shown} mode: {step.refused}"
     if step.effect == LINK_DOWN and step.users:
         users = "; ".join(step.users)
-        return Sentence(
-            "netdev-in-use",
+        return (
             f"{head} is in use ({users}), and the change to {wanted.mode} mode takes "
-            "its link down for a moment: put the host into maintenance first",
+            "its link down for a moment: put the host into maintenance first"
         )
-    return NO_REFUSAL
+    return ""
 
 
 def _notes(
