@@ -54,7 +54,7 @@ def boot_settings(ledger: Ledger) -> tuple[AtomicChange, ...]:
             kind = kind_of(change)
             if not kind.is_volatile or change.after is None:
                 continue
-            place = entry.place or Place(netdev=kind.netdev)
+            place = entry.place or Place()
             key = _property(kind, place)
             settings.pop(key, None)  # so that it comes last
             settings[key] = replace(

@@ -22,7 +22,6 @@ from ovirt_rdma.host.changes.journal import (
     HOOK,
     LineListener,
     Run,
-    RunResult,
     refuse_while_open,
 )
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
@@ -78,10 +77,8 @@ class HookRun(HostRun):
         effects = effects or HostEffects(root, run, activates=False)
         super().__init__(root, by, LineListener(say), run, effects)
 
-    def recover(
-        self, *, even_in_use: bool = False, unconfirmed: Optional[int] = None
-    ) -> Optional[RunResult]:
-        """As :meth:`HostRun.recover`, as far as a hook may: a rollback may take down
+    def recover_live(self) -> None:
+        """Do :meth:`HostRun.recover` as far as a hook may: a rollback may take down
         links that are in use by now, so a hook rolls back live steps only. Raises
         Refused for an open run that must be left to the operator.
         """
@@ -90,7 +87,7 @@ class HookRun(HostRun):
         except Refused as refused:
             # A log has no place for the fix.
             raise Refused(refused.id, f"{refused} ({refused.fix})") from None
-        return super().recover(even_in_use=even_in_use, unconfirmed=unconfirmed)
+        self.recover()
 
 
 def is_live(run: Run) -> bool:
@@ -122,7 +119,7 @@ def live_run(
     hook.facts()
     try:
         with one_run(root, by=by):
-            hook.recover()
+            hook.recover_live()
             prepared = decide_for(hook.facts(), policy)
             allowed = gate(prepared.decision.applicable, live_only=True).steps
             steps = [s for s in allowed if s.effect == LIVE and _is_for(s, netdevs)]
@@ -182,7 +179,7 @@ def set_modes(
     hook.facts()
     try:
         with one_run(root, lock_wait_s, by=by):
-            hook.recover()
+            hook.recover_live()
             facts = hook.facts()
             decision = mode_steps(facts, policy, wanted)
             for note in decision.notes:

@@ -24,7 +24,7 @@ from typing import Callable, ClassVar, Optional, Union
 from uuid import uuid4
 
 from ovirt_rdma.host.collect.netdevs import port_on_device
-from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, Guid
 from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.facts.model import Facts
@@ -366,7 +366,7 @@ class Kind:
     is_text: ClassVar[bool] = False
     is_maker: ClassVar[bool] = False
     outlives_netdev: ClassVar[bool] = False
-    stays: ClassVar[Optional[Sentence]] = None
+    stays: ClassVar[Optional[str]] = None
 
     @classmethod
     def is_for(cls, change: Change) -> bool:
