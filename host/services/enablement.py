@@ -679,10 +679,14 @@ def disable(
     root: Union[str, Path] = "/",
     run: Optional[Runner] = None,
     restart_vdsmd: bool = False,
+    *,
+    wait_s: float = 0.0,
 ) -> EnablementResult:
-    """Carry out :func:`plan_disable` below ``root``; otherwise as :func:`enable`."""
+    """Carry out :func:`plan_disable` below ``root``; otherwise as :func:`enable`. A run
+    that is about to end is waited for, ``wait_s`` seconds.
+    """
     root = Path(root)
-    with one_run(root, by="disable"):
+    with one_run(root, wait_s, by="disable"):
         state = _state(root, run)
         done = _completed(plan_disable(state), state, BY_LAUNCHER, restart_vdsmd)
         _carry_out(done.steps, root, run)

@@ -67,10 +67,7 @@ def prepare_erase(root: Union[str, Path], run: Optional[Runner] = None) -> list[
     Policy in force and journal stay as long as there is something to revert. ``run`` as
     for ``disable()``, whose errors this raises too. Returns what the admin has to know.
     """
-    # disable() does not wait for a run that is about to end.
-    with one_run(root, _WAIT_S, by="erasing the package"):
-        pass
-    result = disable(root, run)
+    result = disable(root, run, wait_s=_WAIT_S)
     notes = []
     if result.restart_needed:
         notes.append(
