@@ -571,9 +571,9 @@ class HostRun:
             return f"run {run.number} was not confirmed before the host was booted"
         if any(run.number in (act.undoing_run, act.undone_by) for act in run.acts):
             return f"the rollback of run {run.number} was interrupted"
-        return (
-            f"run {run.number} was not confirmed" if run.number == unconfirmed else ""
-        )
+        if run.number == unconfirmed:
+            return f"run {run.number} was not confirmed"
+        return ""
 
 
 PROGRAM = "/usr/bin/ovirt-rdma-host"
