@@ -37,7 +37,7 @@ from ovirt_rdma.host.system.lock import (
 
 pytestmark = pytest.mark.hypervisor
 
-FACTS = ipoib_host.host(profiles=None)
+FACTS = replace(ipoib_host.host(), netdevs=())
 NET = "/sys/class/net"
 CONF = "/etc/modprobe.d/ovirt-rdma.conf"
 
