@@ -30,7 +30,7 @@ from ovirt_rdma.storage.benchmark.scratch import end_benchmark
 # At boot nothing else should hold the lock for long.
 _RECOVER_WAIT_S = 60.0
 # The timer may elapse while the run that it rolls back is still running, or hangs.
-_PATIENCE: Optional[HolderTimeouts] = None
+_PATIENCE = HolderTimeouts()
 
 
 class SetNetdev(UnitVerb):
@@ -97,7 +97,7 @@ class RollBackUnconfirmed(UnitVerb):
                     host.journal.ledger(), self.number
                 ),
                 say=report.note,
-                patience=_PATIENCE or HolderTimeouts(),
+                patience=_PATIENCE,
             ):
                 return 0
             result = host.recover(even_in_use=True, unconfirmed=self.number)
