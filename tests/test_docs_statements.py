@@ -173,7 +173,7 @@ def test_each_exit_code_is_one_of_the_command_that_the_page_is_about():
                 "README.md": r"VDSM (\S+) and later",
                 "docs/decisions/010-packages.md": r"`Conflicts: vdsm < ([^`]+)`",
                 "docs/install.md": r"VDSM (\S+) or later",
-                "host/enablement/state.py": r"older than \D*?([0-9.]+[0-9])",
+                "host/services/enablement.py": r"older than \D*?([0-9.]+[0-9])",
                 "storage/vdsm/connection.py": r"VDSM (\S+) and later pass",
             },
         ),

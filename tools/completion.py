@@ -19,8 +19,8 @@ from typing import Optional
 
 from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.collect.storage import MOUNTINFO
-from ovirt_rdma.host.enablement.state import MODES
 from ovirt_rdma.host.rules.registry import RULES, SERVER_RULES
+from ovirt_rdma.host.services.enablement import MODES
 from tools.verbs import PARSERS, shown, walk
 
 FOLDER = Path(__file__).resolve().parent.parent / "completion"

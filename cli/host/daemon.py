@@ -24,9 +24,9 @@ from ovirt_rdma.host.daemon.loop import (
     read_daemon,
 )
 from ovirt_rdma.host.daemon.tasks import BlockLogins, Capabilities, FollowPartitions
-from ovirt_rdma.host.enablement.state import marker_mode
 from ovirt_rdma.host.errors import ExitCode
 from ovirt_rdma.host.paths import DAEMON_UNIT
+from ovirt_rdma.host.services.enablement import marker_mode
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.signals import StopSignal
 from ovirt_rdma.host.system.tree import seconds_after_boot

@@ -37,7 +37,6 @@ from ovirt_rdma.cli.host.runs import (
 from ovirt_rdma.cli.output import Output, count, when, when_iso
 from ovirt_rdma.cli.parser import Context, Parser, file_name, time_span
 from ovirt_rdma.host.changes import plan as plans
-from ovirt_rdma.host.changes.confirmation import ConfirmationTimer
 from ovirt_rdma.host.changes.journal import (
     APPLY,
     DONE,
@@ -50,7 +49,12 @@ from ovirt_rdma.host.changes.journal import (
     iso,
 )
 from ovirt_rdma.host.changes.plan import SavedPlan, diff, gate
-from ovirt_rdma.host.changes.run import Decided, decide_for, loaded_policy
+from ovirt_rdma.host.changes.run import (
+    ConfirmationTimer,
+    Decided,
+    decide_for,
+    loaded_policy,
+)
 from ovirt_rdma.host.errors import NOTHING_CHANGED, ExitCode, Problem
 from ovirt_rdma.host.policy.model import digest
 from ovirt_rdma.host.rules.base import (

@@ -15,11 +15,10 @@ from functools import partial
 from typing import Optional
 
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.host.changes.confirmation import ConfirmationTimer
 from ovirt_rdma.host.changes.journal import Listener
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of_act
-from ovirt_rdma.host.changes.run import HostRun
+from ovirt_rdma.host.changes.run import ConfirmationTimer, HostRun
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.rules.base import Change
 from ovirt_rdma.host.system.commands import Runner, run_command

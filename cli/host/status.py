@@ -28,22 +28,22 @@ from ovirt_rdma.host.changes.run import ChangeStatus, change_status
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import NOT_RUNNING, START, read_daemon
 from ovirt_rdma.host.daemon.versions import Versions, read_versions, version_advice
-from ovirt_rdma.host.enablement import apply
-from ovirt_rdma.host.enablement.apply import EnablementResult
-from ovirt_rdma.host.enablement.state import (
-    BY_LAUNCHER,
-    MODE_HOST,
-    Advice,
-    Status,
-    marker_mode,
-    read_status,
-)
 from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.facts.model import UNKNOWN
 from ovirt_rdma.host.paths import POLICY_YAML, SYSTEMD_BOOTED, under
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import read_drop_ins
 from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.services import enablement
+from ovirt_rdma.host.services.enablement import (
+    BY_LAUNCHER,
+    MODE_HOST,
+    Advice,
+    EnablementResult,
+    Status,
+    marker_mode,
+    read_status,
+)
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.lock import holder_of
 from ovirt_rdma.storage.health.state import OK, WORST_FIRST, HealthState, read_state
@@ -284,7 +284,9 @@ class Enable(HostVerb):
         _add_restart(parser)
 
     def run(self, context: Context) -> int:
-        result = apply.enable(context.root, self.mode, restart_vdsmd=self.restart_vdsmd)
+        result = enablement.enable(
+            context.root, self.mode, restart_vdsmd=self.restart_vdsmd
+        )
         code = _report("enable", "enabled", result, context.output)
         if context.output.for_people and self.mode == MODE_HOST:
             context.output.line(
@@ -310,7 +312,7 @@ class Disable(HostVerb):
         _add_restart(parser)
 
     def run(self, context: Context) -> int:
-        result = apply.disable(context.root, restart_vdsmd=self.restart_vdsmd)
+        result = enablement.disable(context.root, restart_vdsmd=self.restart_vdsmd)
         return _report("disable", "disabled", result, context.output)
 
 

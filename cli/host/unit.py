@@ -16,12 +16,12 @@ from ovirt_rdma.cli.host.runs import RunReport, ThisHost
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.host.changes.boot import restore_netdev
-from ovirt_rdma.host.changes.journal import PARTLY, RunResult
+from ovirt_rdma.host.changes.journal import RunResult
 from ovirt_rdma.host.changes.run import may_be_rolled_back
 from ovirt_rdma.host.daemon.loop import seconds_since_start, tell_systemd
 from ovirt_rdma.host.daemon.tasks import log_in_at_boot
-from ovirt_rdma.host.enablement.state import Advice
 from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.services.enablement import Advice
 from ovirt_rdma.host.services.package_scripts import notes_after_install, prepare_erase
 from ovirt_rdma.host.system.lock import HolderTimeouts, lock_or_end_holder, one_run
 from ovirt_rdma.host.system.signals import StopSignal
@@ -30,7 +30,7 @@ from ovirt_rdma.storage.benchmark.scratch import end_benchmark
 # At boot nothing else should hold the lock for long.
 _RECOVER_WAIT_S = 60.0
 # The timer may elapse while the run that it rolls back is still running, or hangs.
-_PATIENCE: Optional[HolderTimeouts] = None
+_PATIENCE = HolderTimeouts()
 
 
 class SetNetdev(UnitVerb):
@@ -97,14 +97,10 @@ class RollBackUnconfirmed(UnitVerb):
                     host.journal.ledger(), self.number
                 ),
                 say=report.note,
-                patience=_PATIENCE or HolderTimeouts(),
+                patience=_PATIENCE,
             ):
                 return 0
-            result = host.recover(even_in_use=True)
-            if result is None:
-                result = host.roll_back_unconfirmed(self.number)
-                if result is not None:
-                    report.note(result.sentence)
+            result = host.recover(even_in_use=True, unconfirmed=self.number)
         return _print_result(result, report, context.output)
 
 
@@ -162,4 +158,4 @@ def _print_result(
     if not output.for_people:
         content = {"taken_back": result and result.run, "notes": report.notes}
         output.document("unit", content)
-    return 1 if result is not None and result.outcome == PARTLY else 0
+    return 0

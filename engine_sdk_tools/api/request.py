@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import unescape
+from importlib import import_module
 from typing import Any, Callable, Optional, Union
 
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.system.lazy import LazyModule
 
 
 class Listener:
@@ -300,8 +300,18 @@ def sentence_of_page(page: str) -> str:
     return "" if sentence == "Unauthorized" else sentence[:300]
 
 
-services: Any = LazyModule("ovirtsdk4.services")
-types: Any = LazyModule("ovirtsdk4.types")
+class _LazyModule:
+    """The module ``name``, imported on first use: help and usage errors need none."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(import_module(self._name), attribute)
+
+
+services: Any = _LazyModule("ovirtsdk4.services")
+types: Any = _LazyModule("ovirtsdk4.types")
 
 
 @dataclass(frozen=True)

@@ -57,12 +57,12 @@ from ovirt_rdma.engine_sdk_tools.model import (
     status_words,
 )
 from ovirt_rdma.host.collect.storage import MOUNTINFO
-from ovirt_rdma.host.enablement.state import MODE_VDSMD
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import RDMA, Export, ExportProblem, MountOptions, nfs_check
 from ovirt_rdma.host.facts.model import Facts, NfsMount, Route
 from ovirt_rdma.host.paths import VDSM_MOUNTS
 from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, rule_for
+from ovirt_rdma.host.services.enablement import MODE_VDSMD
 from ovirt_rdma.storage.mounts import (
     REMOUNT,
     ConflictingMounts,

@@ -77,7 +77,6 @@ from ovirt_rdma.engine_sdk_tools.model import (
 )
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.daemon.versions import Versions, unknown_version, version_advice
-from ovirt_rdma.host.enablement.state import BY_LAUNCHER, BY_STOCK, MODE_VDSMD, MODES
 from ovirt_rdma.host.export import RDMA, Export
 from ovirt_rdma.host.facts.devices import Guid
 from ovirt_rdma.host.facts.model import Facts
@@ -86,6 +85,7 @@ from ovirt_rdma.host.policy.model import Policy, digest
 from ovirt_rdma.host.rules import base
 from ovirt_rdma.host.rules.base import Step
 from ovirt_rdma.host.rules.registry import Decision, decide
+from ovirt_rdma.host.services.enablement import BY_LAUNCHER, BY_STOCK, MODE_VDSMD, MODES
 from ovirt_rdma.storage import readiness
 
 _OF_VFS = (

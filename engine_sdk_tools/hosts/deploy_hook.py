@@ -27,7 +27,9 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
+
+import yaml
 
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
     ENGINE_USER,
@@ -55,14 +57,8 @@ from ovirt_rdma.host.system.files import (
     sync_change,
     write_atomically,
 )
-from ovirt_rdma.host.system.lazy import LazyModule
 from ovirt_rdma.host.system.lock import LockHeld
 from ovirt_rdma.host.system.safe_file import read_file, read_file_of_others
-
-if TYPE_CHECKING:
-    import yaml
-else:
-    yaml = LazyModule("yaml")
 
 # Where the package ovirt-rdma-engine installs the collection of the role.
 COLLECTION = "/usr/share/ansible/collections/ansible_collections/ovirt_rdma/host"

@@ -45,13 +45,13 @@ from ovirt_rdma.engine_sdk_tools.model import (
     worst_of,
 )
 from ovirt_rdma.host.daemon.versions import Loaded, Versions
-from ovirt_rdma.host.enablement.state import MODE_VDSMD
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.facts.model import Facts, FactsProblem, from_json_dict
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import NO_FILES, PolicyFiles, is_drop_in
 from ovirt_rdma.host.policy.model import Policy, digest
+from ovirt_rdma.host.services.enablement import MODE_VDSMD
 from ovirt_rdma.host.system.json_codec import (
     Records,
     UnreadableJson,

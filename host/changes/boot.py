@@ -54,7 +54,7 @@ def boot_settings(ledger: Ledger) -> tuple[AtomicChange, ...]:
             kind = kind_of(change)
             if not kind.is_volatile or change.after is None:
                 continue
-            place = entry.place or Place(netdev=kind.netdev)
+            place = entry.place or Place()
             key = _property(kind, place)
             settings.pop(key, None)  # so that it comes last
             settings[key] = replace(
@@ -156,7 +156,8 @@ def _restore(
     """
     change, kind = setting.changes[0], kind_of_act(setting)
     value = host.read(change, place=setting.place).value
-    tried = _tried(host, kind)
+    # The value that was written to a port of an adapter.
+    tried = under(host.root, f"{_TRIED}{kind.change.target.replace('/', '-')}")
     if value is not None and kind.accepts(value):
         tried.unlink(missing_ok=True)
         return True, ""
@@ -182,13 +183,6 @@ def _restore(
     if not kind.accepts(now):
         return False, f"is {now}, and should be {change.after}"
     return True, f"was {value}, is {now}"
-
-
-def _tried(host: Host, kind: Kind) -> Path:
-    """Return the file with the value that was written to a port of an adapter."""
-    address, number = kind.port or ("", 0)
-    what = "" if kind.change.target.endswith("_mtu") else "-type"
-    return under(host.root, f"{_TRIED}{address}-{number}{what}")
 
 
 def _without_stored(facts: Facts) -> Facts:

@@ -30,7 +30,12 @@ from typing import Callable, Optional, Union
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.errors import Problem, Refused, Sentence
 from ovirt_rdma.host.paths import JOURNAL, under
-from ovirt_rdma.host.system.files import NotDurable, fix_for, write_atomically
+from ovirt_rdma.host.system.files import (
+    NotDurable,
+    fix_for,
+    make_folder,
+    write_atomically,
+)
 from ovirt_rdma.host.system.json_codec import (
     Envelope,
     Records,
@@ -131,7 +136,6 @@ class RunResult:
 # are applied.
 RUNS_KEPT = 100
 FILE_MODE = 0o600
-_FOLDER_MODE = 0o755
 
 DOCUMENT = Envelope("journal", digested="runs")
 _records = Records("the journal")
@@ -246,42 +250,31 @@ class Ledger:
         )
 
 
-def refuse_while_open(ledger: Ledger, *, awaiting: bool = True) -> None:
-    """Raise Refused where a run was interrupted and is not rolled back yet, and, with
-    ``awaiting``, where one awaits confirmation.
-    """
-    if ledger.interrupted:
-        raise Refused(
-            "run-interrupted",
-            f"run {ledger.interrupted.number} was interrupted, and could not be rolled "
-            "back; nothing was changed",
-            "find out why the journal cannot be written, then: ovirt-rdma-host revert",
-        )
-    if awaiting and ledger.awaiting:
-        raise Refused(
-            "run-awaits-confirmation",
-            f"run {ledger.awaiting.number} awaits confirmation",
-            "ovirt-rdma-host confirm, or to undo it: ovirt-rdma-host revert",
-        )
-
-
-def open_run(ledger: Ledger, may_end: Callable[[Run], bool]) -> str:
-    """Return, as a sentence, which run must end before a hook or the daemon changes
-    anything, or "". ``may_end`` says whether it may roll back a run that was
-    interrupted. Pure.
+def refuse_while_open(
+    ledger: Ledger,
+    *,
+    awaiting: bool = True,
+    may_end: Callable[[Run], bool] = lambda run: False,
+) -> None:
+    """Raise Refused where a run was interrupted and is not rolled back yet, unless the
+    caller ``may_end`` it, and, with ``awaiting``, where one awaits confirmation.
     """
     run = ledger.awaiting
-    if run:
-        return (
-            f"run {run.number} awaits confirmation (ovirt-rdma-host confirm, or revert)"
+    if run and awaiting:
+        raise Refused(
+            "run-awaits-confirmation",
+            f"run {run.number} awaits confirmation",
+            "ovirt-rdma-host confirm, or to undo it: ovirt-rdma-host revert",
         )
     run = ledger.interrupted
     if run and not may_end(run):
-        return (
-            f"run {run.number} ({run.by or run.verb}) was interrupted (ovirt-rdma-host "
-            "apply, or revert, rolls it back first)"
+        raise Refused(
+            "run-interrupted",
+            f"run {run.number} ({run.by or run.verb}) was interrupted, and is not "
+            "rolled back",
+            "ovirt-rdma-host apply, or revert: each rolls it back first; if not, find "
+            "out why the journal cannot be written",
         )
-    return ""
 
 
 class JournalProblem(Problem):
@@ -320,11 +313,8 @@ class Journal:
         Raises JournalProblem where it cannot be written; the journal is unchanged then.
         """
         data = DOCUMENT.text(plain(ledger), indent=None).encode("ascii")
-        folder = self.path.parent
         try:
-            if not folder.is_dir():
-                folder.mkdir(parents=True)
-                folder.chmod(_FOLDER_MODE)
+            make_folder(self.path.parent)
             earlier = self._bytes()
             try:
                 write_atomically(self.path, data, FILE_MODE)

@@ -144,44 +144,30 @@ def differences(
     only sentence, because all else would follow from it.
     """
     if plan.hostname != hostname:
-        return (
-            Sentence(
-                "plan-host-differs",
-                f"the plan is for {plan.hostname}, this host is {hostname}",
-            ),
-        )
+        text = f"the plan is for {plan.hostname}, this host is {hostname}"
+        return (Sentence("plan-host-differs", text),)
     if plan.digest != digest:
-        return (
-            Sentence(
-                "plan-policy-differs",
-                f"the plan is for policy {_short(plan.digest)}, "
-                f"loaded is {_short(digest)}",
-            ),
-        )
-    return tuple(_of_steps(plan.steps, steps))
-
-
-def _of_steps(then: Mapping[str, Any], steps: Iterable[Step]) -> Iterator[Sentence]:
+        # As long as git's: enough to distinguish two policies.
+        made, loaded = (one[: len("sha256:") + 12] for one in (plan.digest, digest))
+        text = f"the plan is for policy {made}, loaded is {loaded}"
+        return (Sentence("plan-policy-differs", text),)
+    then = plan.steps
     now = {step.id: plain(step)["changes"] for step in steps if not step.refused}
-    for step_id, changes in then.items():
+    found = []
+    for step_id in dict.fromkeys((*then, *now)):
         if step_id not in now:
-            yield Sentence("step-no-longer-planned", f"{step_id} is no longer planned")
-        elif changes != now[step_id]:
-            yield Sentence(
-                "step-changes-differ",
-                f"{step_id} would make other changes than the plan says",
-            )
-    for step_id in now:
-        if step_id not in then:
-            yield Sentence("step-not-in-plan", f"{step_id} is planned now, and was not")
+            text = f"{step_id} is no longer planned"
+            found.append(Sentence("step-no-longer-planned", text))
+        elif step_id not in then:
+            text = f"{step_id} is planned now, and was not"
+            found.append(Sentence("step-not-in-plan", text))
+        elif then[step_id] != now[step_id]:
+            text = f"{step_id} would make other changes than the plan says"
+            found.append(Sentence("step-changes-differ", text))
     if then.keys() == now.keys() and list(then) != list(now):
-        yield Sentence("step-order-differs", "the order of the steps has changed")
-
-
-def _short(digest: str) -> str:
-    # As long as git's: enough to distinguish two policies.
-    kind, colon, digits = digest.partition(":")
-    return f"{kind}{colon}{digits[:12]}"
+        text = "the order of the steps has changed"
+        found.append(Sentence("step-order-differs", text))
+    return tuple(found)
 
 
 _WAITS = (
@@ -221,8 +207,14 @@ def gate(
             left.append(Left(step.id, "", why, fix))
         else:
             allowed.append(step)
-    if not allow_link_down:
-        _refuse(allowed)
+    reasons = [
+        link_in_use(step.id, step.users)
+        for step in allowed
+        if step.effect == LINK_DOWN and step.users
+    ]
+    if reasons and not allow_link_down:
+        sentence = "refused: the interfaces are in use"
+        raise Refused("netdevs-in-use", sentence, _WAITS, reasons=reasons)
     return Gated(tuple(allowed), tuple(left))
 
 
@@ -239,21 +231,6 @@ def _why_left(step: Step, out: Iterable[Step], live_only: bool) -> Optional[Sent
                 f"it depends on {base.id}, which is left out",
             )
     return None
-
-
-def _refuse(steps: Iterable[Step]) -> None:
-    reasons = [
-        link_in_use(step.id, step.users)
-        for step in steps
-        if step.effect == LINK_DOWN and step.users
-    ]
-    if reasons:
-        raise Refused(
-            "netdevs-in-use",
-            "refused: the interfaces are in use",
-            _WAITS,
-            reasons=reasons,
-        )
 
 
 def link_in_use(step_id: str, users: Iterable[str]) -> Sentence:

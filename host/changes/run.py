@@ -20,7 +20,7 @@ finds, which may be ours.
 from __future__ import annotations
 
 import shlex
-import uuid
+import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -47,6 +47,7 @@ from ovirt_rdma.host.changes.journal import (
 from ovirt_rdma.host.changes.kinds.kind import (
     AtomicChange,
     EffectFailed,
+    Host,
     Kind,
     Property,
 )
@@ -63,7 +64,7 @@ from ovirt_rdma.host.policy.store import Signature, StoredPolicy, read, signatur
 from ovirt_rdma.host.rules.base import LINK_DOWN, REBOOT, Change, Step
 from ovirt_rdma.host.rules.ipoib import static_addresses
 from ovirt_rdma.host.rules.registry import Decision, decide
-from ovirt_rdma.host.system.commands import Runner
+from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled, Runner
 from ovirt_rdma.host.system.signals import Signals, delayed_signals
 
 
@@ -109,82 +110,70 @@ def decide_for(facts: Facts, policy: StoredPolicy) -> Decided:
     return Decided(facts, policy, decide(facts, policy.policy))
 
 
-def atomic_changes_of(
-    steps: Iterable[Step], facts: Optional[Facts], new_uuid: Callable[[], object]
-) -> Iterator[AtomicChange]:
-    """Yield the atomic changes of ``steps``, in order, as they were planned. Pure.
-
-    ``facts`` are those from which the steps were decided; without them no change has a
-    place. ``new_uuid`` returns a UUID for each new profile.
-    """
-    manager = facts.network_manager if facts else None
-    managed = manager.managed if manager and manager.running else ()
-    # The UUIDs of new profiles, by netdev.
-    uuids: dict[Optional[str], str] = {}
-    for step in steps:
-        changes = list(step.changes)
-        while changes:
-            first = changes.pop(0)
-            kind = kind_of(first)
-            together = [first]
-            if kind.needs_uuid and kind.netdev not in uuids:
-                uuids[kind.netdev] = str(new_uuid())
-                together += [c for c in changes if c.target == first.target]
-                changes = [c for c in changes if c.target != first.target]
-            yield AtomicChange(
-                step=step.id,
-                effect=step.effect,
-                changes=tuple(together),
-                uuid=uuids[kind.netdev] if kind.needs_uuid else None,
-                place=kind.place(facts) if facts else None,
-                lasting=kind.lasts(kind.netdev in managed or kind.netdev in uuids),
-            )
-
-
 _FIX = "run ovirt-rdma-host plan again"
 
 
-def with_earlier_values(
-    host: HostEffects, acts: Iterable[AtomicChange]
+def atomic_changes_of(
+    host: HostEffects, steps: Iterable[Step], facts: Facts
 ) -> tuple[AtomicChange, ...]:
-    """Return ``acts`` with the present values of ``host`` as ``before``. No value is
-    changed.
+    """Return the atomic changes of ``steps``, which were decided from ``facts``, in
+    order, each with the present values of ``host`` as ``before``. No value is changed.
 
     If a run sets a property twice, the second change has the value of the first as
     ``before``; something that the run itself makes has none. Raises Refused where none
     of our rules makes such a change, a value cannot be read, or it is not the value for
     which the plan was made.
     """
+    manager = facts.network_manager
+    managed = manager.managed if manager and manager.running else ()
+    # The UUIDs of new profiles, by netdev.
+    uuids: dict[Optional[str], str] = {}
     complete: list[AtomicChange] = []
     makers: list[Kind] = []
     known: dict[Property, Optional[str]] = {}
     recreated = False
-    for act in acts:
-        _refuse_foreign(host, act)
-        first = kind_of_act(act)
-        made = (first.is_maker and first.needs_uuid) or any(
-            maker.owns(first) for maker in makers
-        )
-        before = []
-        for change in act.changes:
-            kind = kind_of(change, act.uuid)
-            if kind.sets not in known:
-                # A new port MTU recreates the netdevs: the plan has the MTU they get.
-                of_new = recreated and kind.sysfs_file == MTU_FILE
-                value = None if made else _read(host, act, change)
-                if of_new:
-                    value = _smaller(value, change.before)
-                elif not made:
-                    _check(kind, value)
-                known[kind.sets] = value
-            before.append(known[kind.sets])
-            known[kind.sets] = change.after
-            recreated = recreated or kind.port is not None
-        if first.is_maker:
-            makers.append(first)
-        complete.append(act.with_before(tuple(before)))
-        # No undo would restore a value that no rule could have set.
-        _refuse_foreign(host, complete[-1])
+    for step in steps:
+        changes = list(step.changes)
+        while changes:
+            kind = kind_of(changes[0])
+            together, changes = changes[:1], changes[1:]
+            if kind.needs_uuid and kind.netdev not in uuids:
+                uuids[kind.netdev] = host.new_uuid(kind.netdev or "")
+                together += [c for c in changes if c.target == kind.change.target]
+                changes = [c for c in changes if c.target != kind.change.target]
+            act = AtomicChange(
+                step=step.id,
+                effect=step.effect,
+                changes=tuple(together),
+                uuid=uuids[kind.netdev] if kind.needs_uuid else None,
+                place=kind.place(facts),
+                lasting=kind.lasts(kind.netdev in managed or kind.netdev in uuids),
+            )
+            _refuse_foreign(host, act)
+            first = kind_of_act(act)
+            made = (first.is_maker and first.needs_uuid) or any(
+                maker.owns(first) for maker in makers
+            )
+            before = []
+            for change in together:
+                kind = kind_of(change, act.uuid)
+                if kind.sets not in known:
+                    value = None if made else _read(host, act, change)
+                    # A new port MTU recreates the netdevs: the plan has the MTU that
+                    # they get.
+                    if recreated and kind.sysfs_file == MTU_FILE:
+                        value = _smaller(value, change.before)
+                    elif not made:
+                        _check(kind, value)
+                    known[kind.sets] = value
+                before.append(known[kind.sets])
+                known[kind.sets] = change.after
+                recreated = recreated or kind.port is not None
+            if first.is_maker:
+                makers.append(first)
+            complete.append(act.with_before(tuple(before)))
+            # No undo would restore a value that no rule could have set.
+            _refuse_foreign(host, complete[-1])
     return tuple(complete)
 
 
@@ -211,16 +200,14 @@ def _smaller(now: Optional[str], planned: Optional[str]) -> Optional[str]:
 
 
 def _check(kind: Kind, value: Optional[str]) -> None:
-    if kind.still_holds(value):
-        return
-    was = kind.value_text(kind.change.before)
-    now = kind.value_text(value)
-    raise Refused(
-        "value-changed-since-plan",
-        f"{kind.describe()} has changed since the plan was made: it was {was}, and is "
-        f"{now}",
-        _FIX,
-    )
+    if not kind.still_holds(value):
+        was, now = map(kind.value_text, (kind.change.before, value))
+        raise Refused(
+            "value-changed-since-plan",
+            f"{kind.describe()} has changed since the plan was made: it was {was}, and "
+            f"is {now}",
+            _FIX,
+        )
 
 
 class _Stopped(Exception):
@@ -433,14 +420,13 @@ class HostRun:
     def apply(
         self,
         steps: Sequence[Step],
-        facts: Optional[Facts] = None,
+        facts: Facts,
         *,
         verb: str = APPLY,
         policy: str = "",
         confirm_by: Optional[int] = None,
         on_begin: Callable[[int], object] = lambda run: None,
         verify: Callable[[], Collection[str]] = frozenset,
-        new_uuid: Callable[[], object] = uuid.uuid4,
         listener: Optional[Listener] = None,
     ) -> RunResult:
         """Do ``steps``, which :func:`.plan.gate` has allowed, and verify them;
@@ -451,8 +437,7 @@ class HostRun:
         is called with the run's number before the first change, to set a timer: if it
         raises Problem, nothing is done. ``verify`` reads the host again after the last
         change and returns the ids of the steps that are still planned; without it,
-        reading back each change is enough. ``new_uuid`` returns the UUIDs of new
-        profiles.
+        reading back each change is enough.
 
         Returns DONE with ``run`` None if there are no steps: no run begins. Raises
         Refused where a run is open or awaits confirmation, or a value is not what the
@@ -463,9 +448,7 @@ class HostRun:
         with delayed_signals() as signals:
             writer = JournalWriter(self.journal, listener or self.listener)
             refuse_while_open(writer.ledger)
-            acts = with_earlier_values(
-                self.effects, atomic_changes_of(steps, facts, new_uuid)
-            )
+            acts = atomic_changes_of(self.effects, steps, facts)
             number, at = writer.ledger.next_run, iso(self.effects.now())
             run = Run(number, verb, at, self.by, policy, confirm_by)
             writer.begin(run)
@@ -524,13 +507,47 @@ class HostRun:
             writer.begin(run)
             return undo.finish(writer)
 
-    def recover(self, *, even_in_use: bool = False) -> Optional[RunResult]:
-        """Do :meth:`end_open_runs`. Raises RecoveryIncomplete where that is not
-        completely possible.
+    def recover(
+        self, *, even_in_use: bool = False, unconfirmed: Optional[int] = None
+    ) -> Optional[RunResult]:
+        """Roll back an interrupted run, or finish it if it is a revert. Else roll back
+        a run that awaits confirmation if its deadline has passed, the host was booted
+        since, or it is the run ``unconfirmed``.
+
+        ``even_in_use``: also if that interrupts a netdev that somebody has started to
+        use since; otherwise Refused is raised, with nothing done. Returns the result,
+        None if no run was open. Raises RecoveryIncomplete if a change could not be
+        undone.
         """
-        result = self.end_open_runs(even_in_use=even_in_use)
-        if result is None:
-            return None
+        with delayed_signals(end_after=True):
+            writer = JournalWriter(self.journal, self.listener)
+            run, awaiting = writer.ledger.interrupted, writer.ledger.awaiting
+            if run:
+                # Before the plan, which is of what the host has then.
+                facts = None if even_in_use else self.facts()
+                undo = Undo(self.effects, writer.ledger, run)
+                reverts, reason = (
+                    run.verb == REVERT,
+                    f"run {run.number} was interrupted",
+                )
+                ends = "finished" if reverts else "rolled back"
+                _refuse_in_use(
+                    undo,
+                    facts,
+                    f"{reason}, and was not {ends}: the interfaces are in use",
+                    "then: ovirt-rdma-host apply; or allow it: ovirt-rdma-host apply "
+                    "--allow-link-down",
+                )
+                doing = "finishing it" if reverts else "rolling it back"
+                writer.say(f"{reason}; {doing}")
+                reason = "" if reverts else reason
+            else:
+                reason = self._why_roll_back(awaiting, unconfirmed) if awaiting else ""
+                if not awaiting or not reason:
+                    return None
+                writer.say(f"{reason}; rolling it back")
+                undo = Undo(self.effects, writer.ledger, awaiting)
+            result = undo.finish(writer, reason)
         if result.outcome == PARTLY:
             failed = [left for left in result.left if left.failed]
             raise RecoveryIncomplete(
@@ -543,59 +560,7 @@ class HostRun:
         self.listener.note(result.sentence)
         return result
 
-    def end_open_runs(self, *, even_in_use: bool = False) -> Optional[RunResult]:
-        """Roll back an interrupted run, or finish it if it is a revert. Roll back a run
-        that awaits confirmation if its deadline has passed or the host was booted
-        since.
-
-        ``even_in_use``: also if that interrupts a netdev that somebody has started to
-        use since; otherwise Refused is raised, with nothing done. Returns the result,
-        None if no run was open.
-        """
-        with delayed_signals(end_after=True):
-            writer = JournalWriter(self.journal, self.listener)
-            results = []
-            run = writer.ledger.interrupted
-            if run:
-                results.append(self._end_interrupted(writer, run, even_in_use))
-            run = writer.ledger.awaiting
-            reason = self._why_roll_back(run) if run else ""
-            if run and reason:
-                writer.say(f"{reason}; rolling it back")
-                undo = Undo(self.effects, writer.ledger, run)
-                results.append(undo.finish(writer, reason))
-        if len(results) < 2:
-            return results[0] if results else None
-        first, last = results
-        return replace(
-            last,
-            outcome=PARTLY if first.outcome == PARTLY else last.outcome,
-            sentence=f"{first.sentence}; {last.sentence}",
-            done=first.done + last.done,
-            left=first.left + last.left,
-        )
-
-    def _end_interrupted(
-        self, writer: JournalWriter, run: Run, even_in_use: bool
-    ) -> RunResult:
-        reverts, interrupted = run.verb == REVERT, f"run {run.number} was interrupted"
-        facts = None if even_in_use else self.facts()
-        undo = Undo(self.effects, writer.ledger, run)
-        ends = "finished" if reverts else "rolled back"
-        _refuse_in_use(
-            undo,
-            facts,
-            f"{interrupted}, and was not {ends}: the interfaces are in use",
-            "then: ovirt-rdma-host apply; or allow it: ovirt-rdma-host apply "
-            "--allow-link-down",
-        )
-        if reverts:
-            writer.say(f"run {run.number}, a revert, was interrupted; finishing it")
-            return undo.finish(writer)
-        writer.say(f"{interrupted}; rolling it back")
-        return undo.finish(writer, interrupted)
-
-    def _why_roll_back(self, run: Run) -> str:
+    def _why_roll_back(self, run: Run, unconfirmed: Optional[int]) -> str:
         """Return, as a clause, why ``run``, which awaits confirmation, must be rolled
         back now, or "".
         """
@@ -606,19 +571,104 @@ class HostRun:
             return f"run {run.number} was not confirmed before the host was booted"
         if any(run.number in (act.undoing_run, act.undone_by) for act in run.acts):
             return f"the rollback of run {run.number} was interrupted"
+        if run.number == unconfirmed:
+            return f"run {run.number} was not confirmed"
         return ""
 
-    def roll_back_unconfirmed(self, number: int) -> Optional[RunResult]:
-        """Roll back the run with that number if it still awaits confirmation, whatever
-        its deadline is; :meth:`recover` was called. Returns None if it does not.
+
+PROGRAM = "/usr/bin/ovirt-rdma-host"
+
+AGAIN_S = 30
+
+
+class ConfirmationTimer:
+    """The timer that rolls back the run with this number on ``host`` unless it is
+    confirmed.
+
+    It is a transient systemd timer, which depends neither on the terminal nor on the
+    process that set it. A NetworkManager checkpoint cannot be used: while ours is open,
+    VDSM's own would fail.
+    """
+
+    def __init__(self, number: int, host: Host) -> None:
+        self.unit = f"ovirt-rdma-rollback-{number}"
+        self._number, self._host = number, host
+
+    def check(self) -> None:
+        """Raise Problem where systemd is not running."""
+        if not self._host.has_systemd or self._host.run is None:
+            raise Problem(
+                "systemd-not-running",
+                "--confirm-timeout needs systemd, which is not running here",
+                "leave out --confirm-timeout",
+            )
+
+    def set(self, seconds: int) -> None:
+        """Let systemd run ``unit unconfirmed`` in ``seconds``.
+
+        Raises Problem where systemd is not running, or does not accept the timer.
         """
-        with delayed_signals():
-            writer = JournalWriter(self.journal, self.listener)
-            awaiting = writer.ledger.awaiting
-            if awaiting is None or awaiting.number != number:
-                return None
-            undo = Undo(self.effects, writer.ledger, awaiting)
-            return undo.finish(writer, f"run {number} was not confirmed")
+        self.check()
+        # A timer that a killed run left has the same name.
+        self.cancel()
+        try:
+            self._host.tool(*self._command(seconds, own_program()))
+        except CommandFailed as error:
+            raise Problem(
+                "timer-not-set",
+                f"the timer that would roll this run back cannot be set: {error}",
+                "see systemctl status; or leave out --confirm-timeout",
+            ) from None
+
+    def cancel(self) -> str:
+        """Stop the timer; return a sentence if that failed, else "". A failure does no
+        harm: the unit finds that the run was confirmed or has ended.
+        """
+        timer = f"{self.unit}.timer"
+        try:
+            if self._host.has_systemd:
+                # The service too: it may be waiting for the lock that the caller has.
+                self._host.tool("systemctl", "stop", timer, f"{self.unit}.service")
+        except NotInstalled:
+            pass
+        except CommandFailed as error:
+            # It has elapsed and systemd has dropped it, or the host was booted since.
+            if "not loaded" not in str(error):
+                return f"the timer {timer} cannot be stopped: {error}"
+        return ""
+
+    def _command(self, seconds: int, program: str) -> tuple[str, ...]:
+        return (
+            "systemd-run",
+            f"--on-active={seconds}s",
+            # The default, a minute, is longer than some operators want to wait.
+            "--timer-property=AccuracySec=1s",
+            f"--unit={self.unit}",
+            f"--description=Roll back run {self._number} of ovirt-rdma-host",
+            # systemd drops the unit once it ran, also if it failed.
+            "--collect",
+            # Not sandboxed: finding the process that has the lock needs CAP_SYS_PTRACE.
+            # If the lock could not be taken, the journal not be read, or the service
+            # was killed, it is started again, without a limit.
+            "--property=Restart=on-failure",
+            f"--property=RestartSec={AGAIN_S}",
+            "--quiet",
+            "--",
+            program,
+            "unit",
+            "unconfirmed",
+            str(self._number),
+        )
+
+
+def own_program() -> str:
+    """Return the absolute path of the running ovirt-rdma-host, for the timer to run;
+    that of the installed one if this process is another program.
+    """
+    path = Path(sys.argv[0] if sys.argv else "").resolve()
+    if path.name == Path(PROGRAM).name and path.is_file():
+        return str(path)
+    return PROGRAM
 
 
 @dataclass(frozen=True)

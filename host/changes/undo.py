@@ -91,9 +91,7 @@ class UndoChange:
     """A change that is applied, its present state, and how it is undone.
 
     ``act`` is the change of ``entry`` with the present names, ``reading`` the value of
-    its first change. ``gone``: its netdev, profile or unit no longer exists.
-    ``lowered``: the kernel may have lowered the number (an MTU in datagram mode).
-    ``wanted``: it is one of those to undo.
+    its first change. ``wanted``: it is one of those to undo.
 
     It is undone to the values ``to``; None: nothing has to be done. ``why`` is set if
     these are somebody else's values, which stay. ``parts`` are the later changes of
@@ -104,8 +102,6 @@ class UndoChange:
     entry: AtomicChange
     act: AtomicChange
     reading: Reading = NO_VALUE
-    gone: bool = False
-    lowered: bool = False
     wanted: bool = False
     to: Optional[Values] = None
     why: Optional[Sentence] = None
@@ -127,15 +123,18 @@ class UndoChange:
         """Whether the host has the value that is restored. If the step is ``settled``,
         a value that the kernel has lowered counts too.
         """
-        value, change = self.value, self.act.changes[0]
-        reading = host.read(change, self.act.uuid, self.act.place)
+        value, reading = self.value, self.read(host)
         if reading.problem:
             return False
         if self.kind.same(value, reading.value):
             return True
-        clamped = replace(change, after=value, clamped=True)
-        lowered = settled and _follows_group(host, change)
+        clamped = replace(self.kind.change, after=value, clamped=True)
+        lowered = settled and _follows_group(host, clamped)
         return lowered and _may_be_group_mtu(clamped, reading.value)
+
+    def read(self, host: HostEffects) -> Reading:
+        """Return the value of its first change now."""
+        return host.read(self.act.changes[0], self.act.uuid, self.act.place)
 
 
 class Undo:
@@ -157,14 +156,13 @@ class Undo:
         self._applied: list[UndoChange] = []
         readings: dict[Property, Reading] = {}
         for entry in ledger.applied:
-            act = host.present(entry)
-            change, sets = act.changes[0], kind_of_act(act).sets
+            reverted = self._reverts and run.only in (None, entry.step)
+            wanted = reverted or entry.run == run.number
+            undo = UndoChange(entry, host.present(entry), wanted=wanted)
+            sets = undo.kind.sets
             if sets not in readings:
-                readings[sets] = host.read(change, act.uuid, act.place)
-            lowered = _follows_group(host, change)
-            gone, reverted = host.gone(act), run.only in (None, entry.step)
-            wanted = entry.run == run.number or (self._reverts and reverted)
-            undo = UndoChange(entry, act, readings[sets], gone, lowered, wanted)
+                readings[sets] = undo.read(host)
+            undo.reading = readings[sets]
             self._applied.append(undo)
         self._plan_makers()
         chains: dict[Property, list[UndoChange]] = {}
@@ -173,7 +171,7 @@ class Undo:
                 continue
             if undo.kind.stays:
                 self._release([undo], undo.kind.stays)
-            elif undo.gone:
+            elif host.gone(undo.act):
                 self._release([undo], f"{undo.kind.describe()} no longer exists")
             else:
                 chains.setdefault(undo.kind.sets, []).append(undo)
@@ -275,8 +273,9 @@ class Undo:
         if mine and self._in_the_middle(newest):
             return True
         known = (*self._undo_values(own[0].entry), *_left_by(newest))
-        value, change = now.reading.value, now.act.changes[0]
-        return _is_one_of(change, value, known, lowered=now.lowered)
+        change = now.act.changes[0]
+        lowered = _follows_group(self._host, change)
+        return _is_one_of(change, now.reading.value, known, lowered=lowered)
 
     def _undo_values(self, entry: AtomicChange) -> Values:
         """Return the values that the undo of ``entry`` restores; those that this run
@@ -375,8 +374,7 @@ class Undo:
         return closed
 
     def _not_restored(self, undo: UndoChange) -> EffectFailed:
-        act, kind = undo.act, undo.kind
-        reading = self._host.read(act.changes[0], act.uuid, act.place)
+        kind, reading = undo.kind, undo.read(self._host)
         now = reading.problem or f"it is {kind.value_text(reading.value)}"
         wanted = kind.value_text(undo.value)
         return EffectFailed(

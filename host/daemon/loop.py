@@ -31,11 +31,11 @@ from pathlib import Path
 from typing import Any, Callable, NoReturn, Optional, Union
 
 from ovirt_rdma.host import __version__
-from ovirt_rdma.host.enablement.state import marker_mode
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import DAEMON_JSON, DAEMON_UNIT, POLICY_JSON, under
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import FollowedPolicy, StoredPolicy
+from ovirt_rdma.host.services.enablement import marker_mode
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.files import write_public
 from ovirt_rdma.host.system.json_codec import (

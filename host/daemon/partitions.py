@@ -18,7 +18,7 @@ from ovirt_rdma.host.changes.journal import (
     Ledger,
     Listener,
     Run,
-    open_run,
+    refuse_while_open,
 )
 from ovirt_rdma.host.changes.kinds.netdev import PkeyChild
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
@@ -154,7 +154,8 @@ class ChildrenRun(HostRun):
         """
         with one_run(self.root, by=DAEMON_UNIT):
             ledger = self.journal.ledger()
-            if ledger.interrupted and not open_run(ledger, is_own):
+            run = ledger.interrupted
+            if run and is_own(run) and ledger.awaiting is None:
                 self.recover()
 
     def bring(self, seen: Difference) -> Outcome:
@@ -167,9 +168,10 @@ class ChildrenRun(HostRun):
         """
         self.facts()  # before the lock is taken: they are certainly needed
         with one_run(self.root, by=DAEMON_UNIT):
-            waits = open_run(self.journal.ledger(), is_own)
-            if waits:
-                return Outcome((waits,), waits=True)
+            try:
+                refuse_while_open(self.journal.ledger(), may_end=is_own)
+            except Refused as refused:
+                return Outcome((f"{refused} ({refused.fix})",), waits=True)
             self.recover()
             prepared = decide_for(self.facts(), self._policy)
             view = View(prepared.facts, self._policy.policy)

@@ -26,12 +26,12 @@ from ovirt_rdma.host.block.logins import Target, differences
 from ovirt_rdma.host.block.sessions import BlockSessions
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import Note, Result, Task, Turn
-from ovirt_rdma.host.enablement.state import MODE_VDSMD, marker_mode
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import CAPS_JSON, DAEMON_UNIT, POLICY_JSON, under
 from ovirt_rdma.host.policy.block import BlockPolicy
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import StoredPolicy, in_force, read
+from ovirt_rdma.host.services.enablement import MODE_VDSMD, marker_mode
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.files import (
     FOLLOW_PARTITIONS,

@@ -20,7 +20,11 @@ from typing import Optional, Union
 
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import read_daemon
-from ovirt_rdma.host.enablement.state import (
+from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.facts.model import UNKNOWN
+from ovirt_rdma.host.paths import DAEMON_UNIT, VDSMD_UNIT
+from ovirt_rdma.host.policy.store import StoredPolicy
+from ovirt_rdma.host.services.enablement import (
     BY_LAUNCHER,
     BY_STOCK,
     MODE_VDSMD,
@@ -30,10 +34,6 @@ from ovirt_rdma.host.enablement.state import (
     marker_mode,
     vdsmd_process,
 )
-from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.facts.model import UNKNOWN
-from ovirt_rdma.host.paths import DAEMON_UNIT, VDSMD_UNIT
-from ovirt_rdma.host.policy.store import StoredPolicy
 from ovirt_rdma.host.system.tree import state_and_start
 
 

@@ -22,13 +22,12 @@ from ovirt_rdma.host.changes.journal import (
     HOOK,
     LineListener,
     Run,
-    RunResult,
-    open_run,
+    refuse_while_open,
 )
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
 from ovirt_rdma.host.changes.plan import gate
 from ovirt_rdma.host.changes.run import Decided, HostRun, RecoveryIncomplete, decide_for
-from ovirt_rdma.host.errors import Refused, Sentence
+from ovirt_rdma.host.errors import Refused
 from ovirt_rdma.host.facts.devices import OvirtNetwork
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import POLICY_JSON, under
@@ -46,7 +45,7 @@ from ovirt_rdma.host.rules.base import (
 from ovirt_rdma.host.rules.ipoib_mtu import MODE
 from ovirt_rdma.host.rules.ipoib_profile import PROFILES
 from ovirt_rdma.host.rules.registry import decide
-from ovirt_rdma.host.services.network_request import NO_REFUSAL, WantedMode
+from ovirt_rdma.host.services.network_request import WantedMode
 from ovirt_rdma.host.system.commands import Runner, run_command
 from ovirt_rdma.host.system.lock import LockHeld, one_run
 
@@ -78,15 +77,17 @@ class HookRun(HostRun):
         effects = effects or HostEffects(root, run, activates=False)
         super().__init__(root, by, LineListener(say), run, effects)
 
-    def recover(self, *, even_in_use: bool = False) -> Optional[RunResult]:
-        """As :meth:`HostRun.recover`, as far as a hook may: a rollback may take down
+    def recover_live(self) -> None:
+        """Do :meth:`HostRun.recover` as far as a hook may: a rollback may take down
         links that are in use by now, so a hook rolls back live steps only. Raises
         Refused for an open run that must be left to the operator.
         """
-        blocked = open_run(self.journal.ledger(), is_live)
-        if blocked:
-            raise Refused("run-open", blocked)
-        return super().recover(even_in_use=even_in_use)
+        try:
+            refuse_while_open(self.journal.ledger(), may_end=is_live)
+        except Refused as refused:
+            # A log has no place for the fix.
+            raise Refused(refused.id, f"{refused} ({refused.fix})") from None
+        self.recover()
 
 
 def is_live(run: Run) -> bool:
@@ -118,7 +119,7 @@ def live_run(
     hook.facts()
     try:
         with one_run(root, by=by):
-            hook.recover()
+            hook.recover_live()
             prepared = decide_for(hook.facts(), policy)
             allowed = gate(prepared.decision.applicable, live_only=True).steps
             steps = [s for s in allowed if s.effect == LIVE and _is_for(s, netdevs)]
@@ -178,7 +179,7 @@ def set_modes(
     hook.facts()
     try:
         with one_run(root, lock_wait_s, by=by):
-            hook.recover()
+            hook.recover_live()
             facts = hook.facts()
             decision = mode_steps(facts, policy, wanted)
             for note in decision.notes:
@@ -206,7 +207,7 @@ class ModeSteps:
     """
 
     steps: tuple[Step, ...] = ()
-    refused: Sentence = NO_REFUSAL
+    refused: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -229,20 +230,18 @@ def mode_steps(facts: Facts, policy: Policy, wanted: Sequence[WantedMode]) -> Mo
     return ModeSteps(tuple(steps), notes=tuple(_notes(wanted, interfaces)))
 
 
-def _mode_refusal(step: Step, wanted: WantedMode) -> Sentence:
+def _mode_refusal(step: Step, wanted: WantedMode) -> str:
     head = f"network {wanted.network}: {wanted.netdev}"
     if step.refused:
         shown = step.after if step.rule == MODE.id else wanted.mode
-        sentence = f"{head} cannot be set to {shown} mode: {step.refused}"
-        return Sentence("ipoib-mode-refused", sentence)
+        return f"{head} cannot be set to {shown} mode: {step.refused}"
     if step.effect == LINK_DOWN and step.users:
         users = "; ".join(step.users)
-        return Sentence(
-            "netdev-in-use",
+        return (
             f"{head} is in use ({users}), and the change to {wanted.mode} mode takes "
-            "its link down for a moment: put the host into maintenance first",
+            "its link down for a moment: put the host into maintenance first"
         )
-    return NO_REFUSAL
+    return ""
 
 
 def _notes(

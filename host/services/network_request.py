@@ -20,7 +20,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Optional
 
-from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.infiniband import (
     ACTIVE_BACKUP,
     AUTO,
@@ -204,9 +203,6 @@ def _text(path: str) -> Optional[str]:
         return None
 
 
-NO_REFUSAL = Sentence("", "")
-
-
 class WantedMode(NamedTuple):
     """``network`` asks for the transport mode ``mode``, which may be AUTO, of the IPoIB
     netdev ``netdev``: its NIC, or a member of its bond ``base``. ``mtu`` as in Network.
@@ -228,23 +224,20 @@ def refusal(
     request: NetworkRequest,
     links: Mapping[str, Link],
     limits: Optional[Mapping[str, int]] = None,
-) -> Sentence:
-    """Return why ``request`` cannot work, or NO_REFUSAL, which is empty.
+) -> str:
+    """Return why ``request`` cannot work, or "".
 
     ``links`` are the netdevs of the request with the members of its bonds; ``limits``
     are the largest datagram MTUs in bytes, as far as they are known. A value that is
     unknown is no reason to refuse.
     """
-    refusals: list[Sentence] = []
+    refusals: list[str] = []
     for bond in request.bonds:
         refusals += _refused_bond(bond.name, bond.nics, bond.mode, links)
     for network in request.networks:
         refusals += _refused(request, network, links, limits or {})
-    if not refusals:
-        return NO_REFUSAL
-    first = refusals[0]
     more = len(dict.fromkeys(refusals)) - 1
-    return Sentence(first.id, f"{first} (and {more} more)") if more else first
+    return f"{refusals[0]} (and {more} more)" if more > 0 else "".join(refusals[:1])
 
 
 def undecided_netdevs(
@@ -292,7 +285,7 @@ def _refused(
     network: Network,
     links: Mapping[str, Link],
     limits: Mapping[str, int],
-) -> Iterator[Sentence]:
+) -> Iterator[str]:
     below = _ipoib_below(request, network, links)
     if not below:
         return
@@ -303,52 +296,39 @@ def _refused(
     subject = f"{names} is" if len(below) == 1 else f"{names} are"
     head = f"network {network.name}: {subject} InfiniBand, which"
     if network.vlan is not None:
-        yield Sentence(
-            "network-has-vlan",
+        yield (
             f"{head} does not support VLANs: clear the network's VLAN tag (a P_Key "
-            f"child such as {below[0].name}.8001 does the same)",
+            f"child such as {below[0].name}.8001 does the same)"
         )
     if network.ovs:
-        yield Sentence(
-            "network-on-ovs",
-            f"{head} cannot be a port of Open vSwitch: use switch type Linux Bridge",
-        )
+        yield (f"{head} cannot be a port of Open vSwitch: use switch type Linux Bridge")
     elif network.bridged:
-        yield Sentence(
-            "network-is-bridged",
-            f"{head} cannot be a bridge port: clear 'VM network' for it",
-        )
+        yield (f"{head} cannot be a bridge port: clear 'VM network' for it")
     if network.mode is not None and network.mode not in MODES:
-        yield Sentence(
-            "ipoib-mode-invalid",
+        yield (
             f"network {network.name}: {MODE_PROPERTY} {network.mode!r} is invalid; "
-            f"allowed: {', '.join(MODES)}",
+            f"allowed: {', '.join(MODES)}"
         )
         return
     for link in below:
         yield from _too_large(network, link, limits.get(link.name))
 
 
-def _too_large(
-    network: Network, link: Link, limit: Optional[int]
-) -> Iterator[Sentence]:
+def _too_large(network: Network, link: Link, limit: Optional[int]) -> Iterator[str]:
     mtu = network.mtu
     if mtu is None:
         return
     head = f"network {network.name}: MTU {mtu} is too large for {link.name}"
     if mtu > CONNECTED_MTU:
-        yield Sentence(
-            "mtu-too-large", f"{head}: the limit of InfiniBand is {CONNECTED_MTU} bytes"
-        )
+        yield (f"{head}: the limit of InfiniBand is {CONNECTED_MTU} bytes")
         return
     if _mode_after(network, link) != DATAGRAM:
         return
     most = MOST_DATAGRAM_MTU if limit is None else limit
     if mtu > max(most, link.mtu or 0 if link.mode == DATAGRAM else 0):
-        yield Sentence(
-            "mtu-too-large",
+        yield (
             f"{head} in datagram mode (at most {most} bytes): lower the network's MTU, "
-            f"or set its {MODE_PROPERTY} to connected if the adapter supports it",
+            f"or set its {MODE_PROPERTY} to connected if the adapter supports it"
         )
 
 
@@ -361,7 +341,7 @@ def _mode_after(network: Network, link: Link) -> Optional[str]:
 
 def _refused_bond(
     name: str, nics: Iterable[str], wanted: Optional[str], links: Mapping[str, Link]
-) -> Iterator[Sentence]:
+) -> Iterator[str]:
     members = [links[nic] for nic in nics if nic in links]
     infiniband = [link.name for link in members if link.ipoib]
     others = [link.name for link in members if link.ipoib is False]
@@ -371,18 +351,16 @@ def _refused_bond(
     head = f"bond {name}: {', '.join(infiniband)} {verb} InfiniBand"
     if others:
         verb = "is" if len(others) == 1 else "are"
-        yield Sentence(
-            "bond-mixed",
+        yield (
             f"{head} and {', '.join(others)} {verb} not; a bond cannot have both: "
-            "remove one kind",
+            "remove one kind"
         )
     mode = DEFAULT_BOND_MODE if wanted is None else wanted
     if mode not in ACTIVE_BACKUP:
         default = ", VDSM's default" if wanted is None else ""
-        yield Sentence(
-            "bond-mode-unsupported",
+        yield (
             f"{head}, which can only be bonded in mode active-backup (1), but the mode "
-            f"is {mode}{default}: choose the custom bonding mode 'mode=1 miimon=100'",
+            f"is {mode}{default}: choose the custom bonding mode 'mode=1 miimon=100'"
         )
 
 

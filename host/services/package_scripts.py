@@ -19,13 +19,12 @@ from ovirt_rdma.host.changes.journal import (
     Listener,
 )
 from ovirt_rdma.host.changes.run import HostRun
-from ovirt_rdma.host.enablement.apply import disable
-from ovirt_rdma.host.enablement.state import Advice
 from ovirt_rdma.host.errors import Problem
-from ovirt_rdma.host.fabric.decisions import STEP
 from ovirt_rdma.host.paths import JOURNAL, POLICY_YAML, STOCK_VDSMD, under
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import load_policy_file
+from ovirt_rdma.host.services.enablement import Advice, disable
+from ovirt_rdma.host.services.opensm import OpensmRun
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.lock import one_run
 
@@ -66,13 +65,9 @@ def prepare_erase(root: Union[str, Path], run: Optional[Runner] = None) -> list[
     nothing is applied.
 
     Policy in force and journal stay as long as there is something to revert. ``run`` as
-    for :func:`.apply.disable`, whose errors this raises too. Returns what the admin has
-    to know.
+    for ``disable()``, whose errors this raises too. Returns what the admin has to know.
     """
-    # disable() does not wait for a run that is about to end.
-    with one_run(root, _WAIT_S, by="erasing the package"):
-        pass
-    result = disable(root, run)
+    result = disable(root, run, wait_s=_WAIT_S)
     notes = []
     if result.restart_needed:
         notes.append(
@@ -98,11 +93,11 @@ def _without_opensm(root: Union[str, Path], run: Optional[Runner]) -> list[Advic
     """Undo ``fabric sm enable``, if it was run; return what the admin has to know."""
     host = HostRun(root, "erasing the package", Listener(), run)
     try:
-        if STEP not in host.journal.ledger().applied_steps:
-            return []
-        result = host.revert(STEP)
+        result = OpensmRun(host).disable()
     except Problem as problem:
         return [Advice(problem.one_line, problem.fix)]
+    if result.run is None:
+        return []
     if result.outcome != DONE:
         return [Advice(f"opensm: {left.why}", left.fix) for left in result.left]
     fix = "have another subnet manager: without one, ports that come up later stay INIT"

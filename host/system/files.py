@@ -200,14 +200,21 @@ def not_written(error: OSError, path: Path) -> Problem:
     )
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder that everybody may read, whatever the umask is, unless it is there.
+    Raises OSError.
+    """
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o755)
+
+
 def write_public(path: Path, text: str) -> None:
     """Replace ``path``, a file of ours that everybody may read, and make its folder.
     Raises Problem if that is not possible.
     """
     try:
-        if not path.parent.is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.parent.chmod(0o755)  # whatever the umask is
+        make_folder(path.parent)
         write_atomically(path, text.encode("ascii"), PUBLIC_MODE)
     except OSError as error:
         raise not_written(error, path) from error

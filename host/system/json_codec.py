@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Read JSON strictly, write and open the envelope of our documents, and convert frozen
-dataclasses to JSON values and back.
+dataclasses to JSON values and back; and keep what a task of the daemon saw last in a
+file of /run.
 
 All that we store or exchange as JSON is read here first: facts, plans, policies, marks,
 journals, states. vdsmd loads this module, so it is small.
@@ -16,14 +17,17 @@ import functools
 import hashlib
 import json
 import math
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import (
     Any,
     Callable,
+    Generic,
     NoReturn,
     Optional,
+    Protocol,
     TypeVar,
     Union,
     cast,
@@ -32,7 +36,10 @@ from typing import (
     get_type_hints,
 )
 
+from ovirt_rdma.host.paths import under
+from ovirt_rdma.host.system.files import not_written, write_public
 from ovirt_rdma.host.system.safe_file import read_named
+from ovirt_rdma.host.system.tree import FileTree, Problems, seconds_after_boot
 
 # More digits than any 64-bit number has. Python's own limit is 4300 digits, but not for
 # all operations.
@@ -355,3 +362,76 @@ _WANTED = {
     float: "a number",
     bool: "true or false",
 }
+
+
+class _State(Protocol):
+    def is_fresh(self, now_s: float) -> bool: ...
+
+
+_S = TypeVar("_S", bound=_State)
+
+
+class StateFile(Generic[_S]):
+    """The file ``path`` with a record of the class ``cls`` in ``envelope``. The record
+    says itself whether it ``is_fresh``, so many seconds after boot; ``noun`` is it in
+    sentences.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        envelope: Envelope,
+        cls: type[_S],
+        noun: str,
+        check: Check = Records.check,
+    ) -> None:
+        self._path, self._cls, self._noun = path, cls, noun
+        self._envelope = envelope
+        self._records = Records(f"the {noun}", check)
+
+    def write(self, root: Union[str, Path], state: _S) -> None:
+        """Write the state below ``root``. Raises Problem if that is not possible."""
+        write_public(under(root, self._path), self._envelope.text(plain(state)))
+
+    def remove(self, root: Union[str, Path]) -> None:
+        """Remove the state below ``root``, so that nobody takes it for the present one.
+        Raises Problem if that is not possible.
+        """
+        path = under(root, self._path)
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise not_written(error, path) from error
+
+    def read(
+        self,
+        root: Union[str, Path] = "/",
+        problems: Problems = None,
+        now_s: Optional[float] = None,
+    ) -> Optional[_S]:
+        """Return the state below ``root``; None if nobody keeps it.
+
+        None and a sentence in ``problems`` if it cannot be used, or is stale ``now_s``
+        seconds after boot (None: now).
+        """
+        tree = FileTree(root)
+        if not os.path.lexists(tree.below(self._path)):
+            return None
+        data = tree.data(self._path, problems)
+        if data is None:
+            return None
+        try:
+            content = self._envelope.content(json_value(data))
+            state = self._records.read(self._cls, content)
+        except WrongRecord as error:
+            sentence = f"{self._path} is invalid and is ignored: {error}"
+        else:
+            if state.is_fresh(seconds_after_boot() if now_s is None else now_s):
+                return state
+            # Without its age: a unit says each sentence once.
+            sentence = f"{self._path} is stale, so the {self._noun} is unknown"
+        if problems is not None:
+            problems.append(sentence)
+        return None

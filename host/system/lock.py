@@ -7,7 +7,7 @@ stays, because after a removal two runs could lock two files of the same name.
 A rollback that must not wait ends a process that keeps the lock. That is safe at any
 point: its changes are in the journal, and the next run rolls them back. A process that
 waits in the kernel, where no signal ends it, keeps the lock; then the unit tries again
-(``changes/confirmation``).
+(``changes/run``).
 
 A run writes its name and process into the file. That is used only if the process with
 this id and start time really has the lock according to /proc (proc(5), /proc/pid/stat
@@ -29,7 +29,7 @@ from typing import Callable, Optional, Union
 
 from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.paths import RUN_LOCK, under
-from ovirt_rdma.host.system.files import fix_for
+from ovirt_rdma.host.system.files import fix_for, make_folder
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.tree import state_and_start
 
@@ -144,9 +144,7 @@ def one_run(
     deadline = time.monotonic() + wait_s
     path = under(root, lock)
     try:
-        if not path.parent.is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.parent.chmod(0o755)
+        make_folder(path.parent)
         # Only for root: a process that can open the file could keep the lock.
         descriptor = os.open(
             path,

@@ -20,12 +20,10 @@ from ovirt_rdma.host.system.safe_file import (
     read_file,
     read_file_of_others,
 )
+from ovirt_rdma.host.system.text import NUMBERS
 
 # Receives sentences about files that could not be read; None drops them.
 Problems = Optional[list[str]]
-
-# Of at most 64 bits.
-_NUMBER = re.compile(r"(?:0|[1-9][0-9]{0,19}|0x[0-9a-f]{1,16})")
 
 
 class FileTree:
@@ -76,7 +74,7 @@ class FileTree:
         """Return the number in a file, decimal or with ``0x``; None if it is none, and
         a sentence in ``problems``.
         """
-        found = self.match(path, _NUMBER, "a number", problems)
+        found = self.match(path, NUMBERS[0], "a number", problems)
         return int(found[0], 0) if found else None
 
     def match(

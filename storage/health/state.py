@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from ovirt_rdma.host.paths import HEALTH_JSON
-from ovirt_rdma.host.system.json_codec import Envelope
-from ovirt_rdma.host.system.state_file import StateFile
+from ovirt_rdma.host.system.json_codec import Envelope, StateFile
 
 # A mount answers; it answers late, or its connection waits; it does not answer, but may
 # do so again; its I/O fails, or cannot succeed before somebody acts.

@@ -30,7 +30,6 @@ from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.daemon.loop import Result, Task, Turn
 from ovirt_rdma.host.daemon.versions import Versions, read_versions
-from ovirt_rdma.host.enablement.state import marker_mode
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import statistics
 from ovirt_rdma.host.facts.model import UNKNOWN
@@ -47,6 +46,7 @@ from ovirt_rdma.host.paths import METRICS_JSON, POLICY_JSON, under
 from ovirt_rdma.host.policy import store
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import InForce
+from ovirt_rdma.host.services.enablement import marker_mode
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.json_codec import Records, json_value, plain
 from ovirt_rdma.host.system.tree import FileTree

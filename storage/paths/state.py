@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from ovirt_rdma.host.paths import PATHS_JSON
-from ovirt_rdma.host.system.json_codec import Envelope
-from ovirt_rdma.host.system.state_file import StateFile
+from ovirt_rdma.host.system.json_codec import Envelope, StateFile
 
 # A connection may be moved there; none may; it is not known whether one may: the path
 # was not tried yet, or the address is not proven to be the same server's.

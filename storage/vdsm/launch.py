@@ -15,12 +15,12 @@ from typing import Any
 
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.enablement.state import MODE_VDSMD
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import DEGRADED_JSON, ENABLED, POLICY_JSON, under
 from ovirt_rdma.host.policy import store
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import PolicySource
+from ovirt_rdma.host.services.enablement import MODE_VDSMD
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.storage.mounts import DegradedMarks
 from ovirt_rdma.storage.readiness import ProbeContext, RecentAnswers

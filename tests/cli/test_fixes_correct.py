@@ -193,9 +193,9 @@ WITHOUT_ROW = {
     ],
     "a comment in a file of ours": [
         *fixed("host/changes/kinds/profile.py:text_of", REVERT),
-        *fixed("host/enablement/state.py:marker_text", ENABLE, DISABLE),
-        *fixed("host/enablement/state.py:_read_state", ENABLE, DISABLE),
-        *fixed("host/enablement/apply.py:_carry_out", ENABLE, DISABLE),
+        *fixed("host/services/enablement.py:marker_text", ENABLE, DISABLE),
+        *fixed("host/services/enablement.py:read_state", ENABLE, DISABLE),
+        *fixed("host/services/enablement.py:_carry_out", ENABLE, DISABLE),
     ],
     "nothing is wrong, or will be corrected": [
         *fixed(

@@ -15,7 +15,6 @@ import pytest
 
 from lab.cache import cache_folder
 from lab.packages import fetched
-from ovirt_rdma.host.services import support_content as content
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="sos report needs root")
 
@@ -62,9 +61,11 @@ def report(tmp_path_factory) -> dict[str, bytes]:
 
 def test_each_verb_and_tool_is_collected(report):
     commands = {Path(name).name for name in report if "sos_commands/" in name}
-    verbs = {"_".join(("ovirt-rdma-host", *verb)) for verb in content.VERBS}
-    assert verbs <= commands
-    assert {name for name, _ in content.TOOLS} <= commands
+    read = ("facts", "status", "check", "plan", "policy_show", "nfs_list_-v")
+    verbs = {f"ovirt-rdma-host_{verb}_-o_json" for verb in read}
+    assert verbs | {"ovirt-rdma-host_history_-v"} <= commands
+    logs = ("units", "launcher-and-hooks", "kernel")
+    assert {"units", "vdsmd-unit", *(f"journal-of-{log}" for log in logs)} <= commands
     facts = report["sos_commands/ovirt_rdma/ovirt-rdma-host_facts_-o_json"]
     assert json.loads(facts)["kind"] == "facts"
 

@@ -23,8 +23,8 @@ from lab.command import Process
 from lab.prometheus import Server, node_exporter, prometheus
 from lab.systemd_unit import exec_start
 from lab.topology import Topology
-from ovirt_rdma.host.enablement.state import MODE_HOST, marker_text
 from ovirt_rdma.host.paths import ENABLED
+from ovirt_rdma.host.services.enablement import MODE_HOST, marker_text
 from ovirt_rdma.storage.metrics.exporter import FILE
 from tools.metrics_reference import RULES, TOP
 

@@ -14,10 +14,9 @@ import pytest
 from support.fakes.fake_hosts import soft_roce
 
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.enablement.state import read_state
 from ovirt_rdma.host.paths import DEGRADED_JSON, STARTED
 from ovirt_rdma.host.policy.model import Policy
-from ovirt_rdma.host.services.support_content import VDSM_LOG
+from ovirt_rdma.host.services.enablement import read_state
 from ovirt_rdma.storage.health.look import Looker
 from ovirt_rdma.storage.metrics import exporter
 
@@ -25,7 +24,7 @@ from ovirt_rdma.storage.metrics import exporter
 LINKS = (
     DEGRADED_JSON,
     STARTED,
-    VDSM_LOG,
+    "/var/log/vdsm/vdsm.log",
     "/var/lib/vdsm/persistence/netconf/nets/storage",
     "/var/lib/vdsm/staging/netconf/nets/storage",
 )

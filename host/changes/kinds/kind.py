@@ -21,9 +21,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Callable, ClassVar, Optional, Union
+from uuid import uuid4
 
 from ovirt_rdma.host.collect.netdevs import port_on_device
-from ovirt_rdma.host.errors import Problem, Sentence
+from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts.devices import ARPHRD_INFINIBAND, Guid
 from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.facts.model import Facts
@@ -97,6 +98,10 @@ class Host:
             run = run_effect
         self.run, self.sleep, self.now, self.write = run, sleep, clock, write
         self.activates = activates
+
+    def new_uuid(self, netdev: str) -> str:
+        """Return the UUID of a new profile of ``netdev``."""
+        return str(uuid4())
 
     def make_folder(self, path: str) -> None:
         """Make a folder of configfs. Raises OSError."""
@@ -361,7 +366,7 @@ class Kind:
     is_text: ClassVar[bool] = False
     is_maker: ClassVar[bool] = False
     outlives_netdev: ClassVar[bool] = False
-    stays: ClassVar[Optional[Sentence]] = None
+    stays: ClassVar[Optional[str]] = None
 
     @classmethod
     def is_for(cls, change: Change) -> bool:

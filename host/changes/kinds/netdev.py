@@ -716,11 +716,4 @@ class RoceTos(NetdevSetting):
         file = self._file(host) or ""
         if host.tree.text(file) == value:
             return
-        try:
-            host.write(host.path(file), f"{value}\n".encode())
-        except OSError as e:
-            raise EffectFailed(
-                "sysfs-write-failed",
-                f"{file}: {value} cannot be written: {e.strerror}",
-                "modprobe rdma_cm, and run this as root",
-            ) from None
+        Sysfs(replace(self.change, target=file)).write(host, file, value)

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import ClassVar, Optional
 
 from ovirt_rdma.host.changes.kinds.kind import EffectFailed, Host, Kind, Reading
-from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.fabric.subnet import running_opensm
 from ovirt_rdma.host.facts.model import module_name
 from ovirt_rdma.host.paths import (
@@ -201,7 +200,7 @@ class Module(Kind):
     """A loaded kernel module."""
 
     name = MODULE
-    stays = Sentence("module-stays-loaded", "a module stays loaded")
+    stays = "a module stays loaded"
 
     def values(self) -> Optional[str]:
         return LOADED if _MODULE.fullmatch(self.change.target) else None

@@ -19,8 +19,8 @@ from ovirt_rdma.host.daemon.loop import (
     TaskState,
     write_daemon,
 )
-from ovirt_rdma.host.enablement.state import MODE_HOST, marker_text
 from ovirt_rdma.host.paths import DAEMON_JSON, ENABLED, SYSTEMD_BOOTED, under
+from ovirt_rdma.host.services.enablement import MODE_HOST, marker_text
 from ovirt_rdma.host.system.tree import seconds_after_boot, start_of
 
 WELL = TaskState("health", OK, "mounts: 3 ok")

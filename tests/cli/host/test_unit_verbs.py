@@ -11,8 +11,8 @@ import pytest
 from support.command_line import COMMAND
 from support.host.changes_wanted import modes
 
-from ovirt_rdma.host.enablement.state import MODE_VDSMD, marker_text
 from ovirt_rdma.host.paths import CAPS_JSON, DAEMON_JSON, ENABLED, JOURNAL, under
+from ovirt_rdma.host.services.enablement import MODE_VDSMD, marker_text
 
 pytestmark = pytest.mark.hypervisor
 

@@ -11,7 +11,6 @@ from support.fakes.fake_processes import VDSM, run_process
 
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.daemon.loop import DaemonState, write_daemon
-from ovirt_rdma.host.enablement.state import marker_text
 from ovirt_rdma.host.paths import (
     DAEMON_JSON,
     ENABLED,
@@ -20,6 +19,7 @@ from ovirt_rdma.host.paths import (
     STOCK_VDSMD,
     under,
 )
+from ovirt_rdma.host.services.enablement import marker_text
 from ovirt_rdma.host.system.tree import start_of
 
 

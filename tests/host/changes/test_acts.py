@@ -14,7 +14,7 @@ from support.host.memory_host import FakeHost
 
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.changes.kinds.registry import kind_of_act
-from ovirt_rdma.host.changes.run import atomic_changes_of, with_earlier_values
+from ovirt_rdma.host.changes.run import atomic_changes_of
 from ovirt_rdma.host.rules.base import LIVE, Change, Step
 from ovirt_rdma.host.rules.registry import decide
 
@@ -25,9 +25,8 @@ WANTED = policy(transport_mode="connected", mtu=9000, pkey_children=("0x8001",))
 
 
 def _acts(facts, wanted=WANTED):
-    numbers = iter(range(100))
     steps = decide(facts, wanted, OTHERS).steps
-    return [*atomic_changes_of(steps, facts, lambda: f"uuid-{next(numbers)}")]
+    return atomic_changes_of(FakeHost(facts), steps, facts)
 
 
 def test_a_new_profile_is_one_act_and_what_is_set_in_it_later_another():
@@ -37,11 +36,11 @@ def test_a_new_profile_is_one_act_and_what_is_set_in_it_later_another():
         by_step.setdefault(act.step, []).append(act)
     (made,) = by_step["IPOIB-PROFILE-01/ib0"]
     (child,) = by_step["IPOIB-PKEY-01/ib0.8001"]
-    assert (made.uuid, child.uuid) == ("uuid-0", "uuid-1")
+    assert (made.uuid, child.uuid) == ("ours-ib0", "ours-ib0.8001")
     assert len(made.changes) == 6
     assert len(child.changes) == 8
     later, *_ = by_step["IPOIB-MODE-01/ib0"]
-    assert (later.uuid, len(later.changes)) == ("uuid-0", 1)
+    assert (later.uuid, len(later.changes)) == ("ours-ib0", 1)
     assert all(len(a.changes) == 1 for a in acts if a not in (made, child))
     assert all(a.lasting for a in acts)
 
@@ -57,20 +56,13 @@ def test_what_no_profile_keeps_is_not_lasting():
     acts = _acts(facts)
     assert acts
     assert not any(a.lasting for a in acts)
-    (kept,) = atomic_changes_of(
-        [_step(Change("file", "/etc/f", None, "x"))], facts, str
-    )
+    steps = [_step(Change("file", "/etc/f", None, "x"))]
+    (kept,) = atomic_changes_of(FakeHost(facts), steps, facts)
     assert kept.lasting
 
 
-def test_acts_know_their_place_and_keep_it_without_facts_too():
-    facts = host(netdev("ib0", 2044), ports=PORTS, profiles=None)
-    act = _acts(facts)[0]
-    assert act.place.guid
-    assert (
-        next(atomic_changes_of(decide(facts, WANTED, OTHERS).steps, None, str)).place
-        is None
-    )
+def test_acts_know_their_place():
+    assert _acts(host(netdev("ib0", 2044), ports=PORTS, profiles=None))[0].place.guid
 
 
 def _step(*changes):
@@ -85,15 +77,14 @@ def test_what_a_run_sets_twice_had_the_first_value_before_the_second():
         _step(Change("sysfs", target, "1500", "1280")),
     ]
     facts = host(netdev("ib0", 2044))
-    acts = with_earlier_values(FakeHost(facts), atomic_changes_of(steps, facts, str))
+    acts = atomic_changes_of(FakeHost(facts), steps, facts)
     assert [act.before for act in acts] == [("2044",), ("1500",)]
 
 
 def test_what_a_run_makes_had_nothing_before():
     for profiles in ((), None):
         facts = host(netdev("ib0", 2044), ports=PORTS, profiles=profiles)
-        acts = with_earlier_values(FakeHost(facts), _acts(facts))
-        for act in acts:
+        for act in _acts(facts):
             new = act.step == "IPOIB-PROFILE-01/ib0" or "PKEY" in act.step
             if new or act.changes[0].target.startswith("/sys/class/net/ib0.8001/"):
                 assert act.before == (None,) * len(act.changes)
@@ -101,10 +92,11 @@ def test_what_a_run_makes_had_nothing_before():
 
 def test_a_new_port_mtu_gives_the_netdevs_the_mtu_that_the_plan_says():
     facts = host(netdev("ib0", 1500), profiles=None, **HARDWARE["port-mtu"])
-    acts = _acts(facts, policy(port_mtu=2048, mtu=1280))
-    assert {a.changes[0].before for a in acts} == {"4096", "2044"}
-    found = with_earlier_values(FakeHost(facts), acts)
-    assert [act.before for act in found] == [("4096",), ("1500",)]
+    wanted = policy(port_mtu=2048, mtu=1280)
+    planned = [c.before for s in decide(facts, wanted, OTHERS).steps for c in s.changes]
+    assert planned == ["4096", "2044"]
+    acts = _acts(facts, wanted)
+    assert [act.before for act in acts] == [("4096",), ("1500",)]
 
 
 MAKER = tuple(

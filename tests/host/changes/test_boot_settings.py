@@ -88,12 +88,6 @@ def test_children_are_each_one_setting():
     assert [one[2] for one in values(acts)] == ["0x8001", "0x8002"]
 
 
-def test_an_act_without_a_place_is_kept_by_its_name():
-    act = AtomicChange("S/x", "live", held("mtu", "4092").changes, lasting=False)
-    (found,) = settings_of([act])
-    assert found.place == Place("ib0")
-
-
 def test_a_run_that_was_interrupted_sets_nothing_again():
     """It is rolled back first."""
     assert settings_of([held("mode", "connected")], outcome=None) == ()

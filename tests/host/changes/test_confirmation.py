@@ -8,12 +8,12 @@ from support.fakes.fake_runner import FakeRunner
 from support.fakes.fake_timers import Timers
 from support.problems import problem
 
-from ovirt_rdma.host.changes.confirmation import (
+from ovirt_rdma.host.changes.kinds.kind import Host
+from ovirt_rdma.host.changes.run import (
     PROGRAM,
     ConfirmationTimer,
     own_program,
 )
-from ovirt_rdma.host.changes.kinds.kind import Host
 from ovirt_rdma.host.paths import SYSTEMD_BOOTED, under
 from ovirt_rdma.host.system.commands import NotInstalled
 
@@ -78,24 +78,17 @@ def test_systemd_that_does_not_take_it(systemd):
     assert "Failed to start" in systemd.timer(7).cancel()
 
 
-def test_no_systemd(tmp_path):
+def test_without_systemd_or_its_tools(tmp_path):
     timer = ConfirmationTimer(7, Host(tmp_path, FakeRunner()))
     for ask in (timer.check, lambda: timer.set(60)):
         with problem("systemd-not-running", "--confirm-timeout"):
             ask()
     assert timer.cancel() == ""
-
-
-def test_no_systemd_run(tmp_path):
     under(tmp_path, SYSTEMD_BOOTED).mkdir(parents=True)
-    timer = ConfirmationTimer(7, Host(tmp_path, FakeRunner()))
     timer.check()
     with problem("timer-not-set", "No such file"):
         timer.set(60)
-
-
-def test_below_another_root_no_real_tool_is_run(tmp_path):
-    under(tmp_path, SYSTEMD_BOOTED).mkdir(parents=True)
+    # Below another root no real tool is run.
     with problem("systemd-not-running"):
         ConfirmationTimer(7, Host(tmp_path)).check()
 

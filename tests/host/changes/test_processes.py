@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
+from support.host import ipoib_host
 from support.host.effects_host import Told, apply_steps, recover, roll_back_unconfirmed
 
 from ovirt_rdma.host.changes.journal import (
@@ -36,6 +37,7 @@ from ovirt_rdma.host.system.lock import (
 
 pytestmark = pytest.mark.hypervisor
 
+FACTS = replace(ipoib_host.host(), netdevs=())
 NET = "/sys/class/net"
 CONF = "/etc/modprobe.d/ovirt-rdma.conf"
 
@@ -112,7 +114,7 @@ def _apply(root, points, **parts):
     with one_run(root):
         journal, host = KilledJournal(root, points), KilledHost(root, points)
         recover(host, journal, 0, Told())
-        return apply_steps(host, journal, STEPS, Told(), **parts)
+        return apply_steps(host, journal, STEPS, Told(), FACTS, **parts)
 
 
 def _child(work):

@@ -226,8 +226,6 @@ def at_boot(facts: Facts, case: Case) -> str:
     done = []
 
     class Effects:
-        root = "/nonexistent"
-
         def present(self, act):
             return act
 
@@ -251,8 +249,10 @@ def at_boot(facts: Facts, case: Case) -> str:
     )
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         patched.setattr(boot, "HostReader", Reader)
-        patched.setattr(boot, "_tried", lambda *_: boot.Path(folder, "tried"))
-        _, said = boot._restore(Effects(), None, setting)
+        effects = Effects()
+        effects.root = folder
+        boot.under(folder, boot._TRIED).parent.mkdir(parents=True)
+        _, said = boot._restore(effects, None, setting)
     assert said
     return "" if done else said
 

@@ -30,11 +30,11 @@ from ovirt_rdma.host.daemon.loop import (
     seconds_since_start,
     tell_systemd,
 )
-from ovirt_rdma.host.enablement.state import MODE_HOST, marker_text
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import DAEMON_JSON, ENABLED, POLICY_JSON, under
 from ovirt_rdma.host.policy.model import NfsPolicy, Policy
 from ovirt_rdma.host.policy.store import store
+from ovirt_rdma.host.services.enablement import MODE_HOST, marker_text
 from ovirt_rdma.host.system.lock import LockHeld
 from ovirt_rdma.host.system.signals import StopSignal
 from ovirt_rdma.host.system.tree import start_of

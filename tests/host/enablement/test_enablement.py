@@ -19,21 +19,6 @@ from support.fakes.fake_enablement import (
 from support.fakes.fake_processes import VDSM, end_process, run_process
 from support.problems import problem
 
-from ovirt_rdma.host.enablement import apply
-from ovirt_rdma.host.enablement.apply import (
-    LOADED,
-    PACKAGE,
-    disable,
-    enable,
-)
-from ovirt_rdma.host.enablement.state import (
-    MODES,
-    Advice,
-    VdsmdProcess,
-    marker_text,
-    read_status,
-    vdsmd_process,
-)
 from ovirt_rdma.host.errors import UsageProblem
 from ovirt_rdma.host.paths import (
     DAEMON_FILE,
@@ -52,6 +37,19 @@ from ovirt_rdma.host.paths import (
 )
 from ovirt_rdma.host.policy.model import NfsRule, digest
 from ovirt_rdma.host.policy.store import store
+from ovirt_rdma.host.services import enablement
+from ovirt_rdma.host.services.enablement import (
+    LOADED,
+    MODES,
+    PACKAGE,
+    Advice,
+    VdsmdProcess,
+    disable,
+    enable,
+    marker_text,
+    read_status,
+    vdsmd_process,
+)
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -82,14 +80,6 @@ class TestEnable:
             "reload-systemd",
             "write-marker",
         ]
-
-    def test_a_second_run_changes_nothing(self, host):
-        host.enable()
-        before = host.tree()
-        host.commands.clear()
-        assert not host.enable().steps
-        assert host.tree() == before
-        assert host.commands == []
 
     def test_the_marker_is_readable_by_the_user_vdsm(self, host):
         host.enable()
@@ -160,23 +150,14 @@ class TestRefusals:
         host.write(path, text)
         expect_refusal(host, "drop-in-conflict", path, "ExecStart")
 
-    @pytest.mark.parametrize(
-        ("name", "text"),
-        [
-            ("other.conf", "[Service]\nExecStartPre=/x\n#ExecStart=/y\nNice=1\n"),
-            ("other.conf.rpmsave", "[Service]\nExecStart=/x\n"),
-        ],
-    )
-    def test_other_drop_ins_do_no_harm(self, host, name, text):
-        host.write(f"{DROPIN_DIRECTORY}/{name}", text)
-        assert host.enable().steps
-
-    def test_a_drop_in_that_an_admin_has_masked_does_no_harm(self, host):
-        host.write(OTHER_DROPIN, "[Service]\nExecStart=/x\n")
+    def test_other_drop_ins_do_no_harm(self, host):
+        text = "[Service]\nExecStartPre=/x\n#ExecStart=/y\nNice=1\n"
+        host.write(f"{DROPIN_DIRECTORY}/other.conf", text)
+        replaces = "[Service]\nExecStart=/x\n"
+        host.write(f"{DROPIN_DIRECTORY}/other.conf.rpmsave", replaces)
+        # One that the admin has masked, and one of a package that is gone.
+        host.write(OTHER_DROPIN, replaces)
         host.link(f"{DROPIN_DIRECTORY}/{Path(OTHER_DROPIN).name}", "/dev/null")
-        assert host.enable().steps
-
-    def test_a_drop_in_of_a_package_that_is_gone_does_no_harm(self, host):
         host.link(f"{DROPIN_DIRECTORY}/gone.conf", "/nowhere")
         assert host.enable().steps
 
@@ -197,23 +178,8 @@ class TestDisable:
             "remove-marker",
         ]
 
-    def test_a_second_run_changes_nothing(self, host):
-        host.enable()
-        host.disable()
-        host.commands.clear()
-        assert not host.disable().steps
-        assert host.commands == []
-
-    def test_on_a_host_that_never_was_enabled_nothing_happens(self, host):
+    def test_an_empty_folder_stays_if_it_was_there_before(self, host):
         under(host.root, DROPIN_DIRECTORY).mkdir()
-        before = host.tree()
-        assert not host.disable().steps
-        assert host.tree() == before
-
-    @pytest.mark.parametrize("there", [True, False])
-    def test_an_empty_folder_stays_if_it_was_there_before(self, host, there):
-        if there:
-            under(host.root, DROPIN_DIRECTORY).mkdir()
         before = host.tree()
         host.enable()
         host.enable()
@@ -233,13 +199,6 @@ class TestDisable:
         host.remove(other)
         host.disable()
         assert under(host.root, DROPIN_DIRECTORY).is_dir()
-
-    def test_drop_ins_of_others_stay(self, host):
-        host.write(f"{DROPIN_DIRECTORY}/other.conf", "[Service]\nNice=1\n")
-        before = host.tree()
-        host.enable()
-        host.disable()
-        assert host.tree() == before
 
     def test_a_package_that_is_gone_does_not_matter(self, host):
         host.enable()
@@ -353,13 +312,6 @@ class TestModeHost:
     def test_it_needs_no_launcher(self, host):
         host.remove(LAUNCHER)
         assert host.enable(mode="host").steps
-
-    def test_a_foreign_marker_is_left(self, host):
-        host.write(ENABLED, "mine\n")
-        before = host.tree()
-        with problem("file-not-ours", ENABLED):
-            host.enable(mode="host")
-        assert host.tree() == before
 
     def test_status_shows_it_and_asks_for_a_policy(self, host):
         host.enable(mode="host")
@@ -502,37 +454,43 @@ class TestStatus:
         host.disable()
         assert self.advice(host) == ()
 
-    def test_why_the_launcher_started_stock_is_said(self, host):
-        host.enable()
-        host.process(700, *STOCK)
-        host.write(STARTED, f"700 stock {BECAUSE}\n")
-        status = read_status(host.root)
-        assert status.state.process.because == BECAUSE
-        assert status.advice[0] == Advice(
-            f"Enabled, but the launcher started stock vdsmd: {BECAUSE}",
-            "solve that, then: systemctl restart vdsmd",
-        )
-
     @pytest.mark.parametrize(
-        "text",
+        ("argv", "text", "because", "version"),
         [
-            "",
-            "701 stock earlier",
-            "700",
-            "700 ",
-            "700 stock ",
-            "700 launcher 0.2.0",
-            "\udcff",
-            "x" * 2_000_000,
+            (STOCK, f"700 stock {BECAUSE}\n", BECAUSE, None),
+            (OURS, "700 launcher 0.1.9\n", None, "0.1.9"),
+            # Of another start, or damaged.
+            *(
+                (STOCK, text, None, None)
+                for text in (
+                    *("", "701 stock earlier", "700", "700 ", "700 stock "),
+                    *("700 launcher 0.2.0", "\udcff", "x" * 2_000_000),
+                )
+            ),
+            *(
+                (OURS, text, None, None)
+                for text in (
+                    *("", "701 launcher 0.1.9", "700 stock 0.1.9", "700 launcher "),
+                    *("700 launcher newest", "700 launcher 0.1.9 x"),
+                    *("700 launcher 1\x1b[1m", f"700 launcher 0.{'1' * 100}"),
+                )
+            ),
         ],
     )
-    def test_a_reason_of_another_start_or_damaged_is_not_said(self, host, text):
+    def test_what_the_launcher_noted(self, host, argv, text, because, version):
         host.enable()
-        host.process(700, *STOCK)
+        host.process(700, *argv)
         host.write(STARTED, "")
         data = text.encode("utf-8", "surrogateescape")
         under(host.root, STARTED).write_bytes(data)
-        assert read_status(host.root).state.process.because is None
+        status = read_status(host.root)
+        process = status.state.process
+        assert (process.because, process.version) == (because, version)
+        if because:
+            assert status.advice[0] == Advice(
+                f"Enabled, but the launcher started stock vdsmd: {because}",
+                "solve that, then: systemctl restart vdsmd",
+            )
 
     def test_a_pipe_in_place_of_the_reason_does_not_hang(self, host):
         host.enable()
@@ -540,13 +498,6 @@ class TestStatus:
         under(host.root, STARTED).parent.mkdir(parents=True)
         os.mkfifo(under(host.root, STARTED))
         assert read_status(host.root).state.process.because is None
-
-    def test_the_version_that_the_launcher_noted(self, host):
-        host.process(700, *OURS)
-        host.write(STARTED, "700 launcher 0.1.9\n")
-        assert read_status(host.root).state.process == VdsmdProcess(
-            700, "launcher", version="0.1.9"
-        )
 
     def test_vdsmd_is_looked_for_where_the_launcher_noted_it(self, host, monkeypatch):
         """The exporter reads it every 15 s: not of all processes."""
@@ -565,19 +516,6 @@ class TestStatus:
         assert "/proc/600/cmdline" not in read
         host.process(700, "/usr/bin/python3", "/usr/bin/other")
         assert vdsmd_process(host.root) == VdsmdProcess(600, "launcher")
-
-    @pytest.mark.parametrize(
-        "text",
-        [
-            *("", "701 launcher 0.1.9", "700 stock 0.1.9", "700 launcher "),
-            *("700 launcher newest", "700 launcher 0.1.9 x", "700 launcher 1\x1b[1m"),
-            f"700 launcher 0.{'1' * 100}",
-        ],
-    )
-    def test_a_version_that_cannot_be_one_is_unknown(self, host, text):
-        host.process(700, *OURS)
-        host.write(STARTED, text)
-        assert read_status(host.root).state.process.version is None
 
     def test_disabled_but_not_restarted(self, host):
         host.process(700, *OURS)
@@ -618,9 +556,6 @@ class TestStatus:
         host.enable()
         sentence = self.advice(host)[-1].sentence
         assert sentence.startswith("vdsm.conf sets the deprecated nfs_mount_options")
-
-    def test_a_broken_vdsm_conf(self, host):
-        host.enable()
         host.write(VDSM_CONF, "no section")
         sentence = self.advice(host)[-1].sentence
         assert sentence.startswith("vdsm.conf or a drop-in of it cannot be read: ")
@@ -719,9 +654,6 @@ class TestFapolicyd:
         host.trusted = [LAUNCHER, HOOK, LOADED]
         return host
 
-    def test_what_is_trusted_is_enabled(self, fapolicyd):
-        assert fapolicyd.enable().steps
-
     @pytest.mark.parametrize(
         "mode, path", [("vdsmd", LAUNCHER), ("vdsmd", HOOK), ("host", HOOK)]
     )
@@ -746,7 +678,9 @@ class TestFapolicyd:
         """`--file add` of another folder would leave it refused for ever."""
         module = importlib.util.find_spec("ovirt_rdma.storage.vdsm.launch")
         assert Path(LOADED).samefile(module.origin)
-        assert Path(PACKAGE, "host/enablement/apply.py").samefile(apply.__file__)
+        assert Path(PACKAGE, "host/services/enablement.py").samefile(
+            enablement.__file__
+        )
 
     @pytest.mark.parametrize("integrity", ["size", "ima", "sha256"])
     def test_a_trusted_file_that_changed_is_refused(self, fapolicyd, integrity):
@@ -760,11 +694,6 @@ class TestFapolicyd:
         with problem("fapolicyd-untrusted", f"does not trust {HOOK}: ") as caught:
             fapolicyd.enable("host")
         assert "--file update for a file that was added before it" in caught.value.fix
-
-    def test_mode_host_needs_no_trusted_launcher(self, fapolicyd):
-        fapolicyd.trusted.remove(LAUNCHER)
-        fapolicyd.trusted.remove(LOADED)
-        assert fapolicyd.enable("host").steps
 
     def test_disable_needs_no_trust(self, fapolicyd):
         fapolicyd.enable()

@@ -13,10 +13,8 @@ from support.fakes.fake_enablement import (
     Host,
     killed_at_step,
     rdma_rule,
-    run_until,
 )
 
-from ovirt_rdma.host.enablement.state import ABSENT, OURS, read_state, read_status
 from ovirt_rdma.host.paths import (
     DROPIN_DIRECTORY,
     DROPIN_LINK,
@@ -25,6 +23,7 @@ from ovirt_rdma.host.paths import (
     FOLDER_NOTE,
     under,
 )
+from ovirt_rdma.host.services.enablement import ABSENT, OURS, read_state, read_status
 
 pytestmark = pytest.mark.hypervisor
 
@@ -35,10 +34,6 @@ CASES = [
     for verb, steps in RUNS
     for done in range(steps)
 ]
-
-
-class Interrupted(Exception):
-    pass
 
 
 def make_host(root: Path) -> Host:
@@ -90,21 +85,6 @@ def test_the_steps_are_all_tried(tmp_path, verb, steps):
     host = make_host(tmp_path)
     prepare(host, verb)
     assert len(getattr(host, verb)().steps) == steps
-
-
-@pytest.mark.parametrize("verb, done", CASES)
-@pytest.mark.parametrize("then", ["enable", "disable"])
-def test_an_exception(tmp_path, wanted, verb, done, then):
-    host = make_host(tmp_path)
-    prepare(host, verb)
-
-    def end():
-        raise Interrupted
-
-    with pytest.raises(Interrupted):
-        run_until(getattr(host, verb), done, end)
-    check_between(host)
-    complete(host, then, wanted)
 
 
 @pytest.mark.parametrize("verb, done", CASES)

@@ -204,7 +204,7 @@ def test_a_run_that_awaits_confirmation_is_left_alone(plain):
     apply(plain, confirm_by=int(plain.host.time) - 1)
     assert plain.set("datagram") == (
         "network storage: datagram mode of ib0 cannot be set now: run 1 awaits "
-        "confirmation (ovirt-rdma-host confirm, or revert)"
+        "confirmation (ovirt-rdma-host confirm, or to undo it: ovirt-rdma-host revert)"
     )
     assert plain.state[0] == "connected"
 
@@ -223,7 +223,8 @@ def test_an_interrupted_run_that_took_a_link_down_is_the_operators(plain):
     assert run.acts and all(change.found is None for change in run.acts)
     assert plain.set("connected").startswith(
         "network storage: connected mode of ib0 cannot be set now: run 1 (apply) was "
-        "interrupted (ovirt-rdma-host apply, or revert, rolls it back first)"
+        "interrupted, and is not rolled back (ovirt-rdma-host apply, or revert: each "
+        "rolls it back first; "
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""No network request raises an exception."""
+"""No network request raises an exception; tests/vdsm_hooks has what is refused."""
 
 from __future__ import annotations
 
@@ -80,3 +80,11 @@ def test_the_netdevs_that_are_read_are_those_below_sys(data):
     read = read_links("/nonexistent", request.netdevs)
     assert not {"", "..", "a/b"} & set(read)
     assert all(link.ipoib is None for link in read.values())
+
+
+def test_the_limit_of_the_port_is_named():
+    network = {"nic": "ib0", "bridged": False, "mtu": 4000}
+    request = parsed({"request": {"networks": {"storage": network}}})
+    refused = refusal(request, LINKS, {"ib0": 2044})
+    assert "MTU 4000 is too large for ib0 in datagram mode (at most 2044" in refused
+    assert refusal(request, LINKS, {"ib0": 4092}) == ""

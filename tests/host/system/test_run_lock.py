@@ -13,9 +13,9 @@ import threading
 import pytest
 from support.fakes.fake_enablement import Host
 
-from ovirt_rdma.host.enablement.state import read_status
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import RUN_LOCK, under
+from ovirt_rdma.host.services.enablement import read_status
 from ovirt_rdma.host.system.lock import LockHeld, holder_of, one_run
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from support.storage.metrics_host import FOLDER, MetricsHost
 
-from ovirt_rdma.host.enablement.state import MODE_VDSMD, marker_text
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import DEGRADED_JSON, ENABLED, METRICS_JSON, under
+from ovirt_rdma.host.services.enablement import MODE_VDSMD, marker_text
 from ovirt_rdma.storage.metrics import exporter
 from ovirt_rdma.storage.metrics.exporter import FILE, Export, export, write_metrics
 

@@ -23,7 +23,6 @@ from support.storage.sample_paths import (
 
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.collect.statistics import SWITCHES
-from ovirt_rdma.host.enablement.state import marker_text
 from ovirt_rdma.host.facts.statistics import COLUMNS, COUNTERS, ERRORS
 from ovirt_rdma.host.paths import (
     DEGRADED_JSON,
@@ -33,6 +32,7 @@ from ovirt_rdma.host.paths import (
     STARTED,
     under,
 )
+from ovirt_rdma.host.services.enablement import marker_text
 from ovirt_rdma.storage.health.state import (
     DEAD,
     SERVER,

@@ -12,7 +12,7 @@ import pytest
 from support.storage.launcher_host import Host
 
 from ovirt_rdma.host import __version__
-from ovirt_rdma.host.enablement.state import BY_LAUNCHER, BY_STOCK
+from ovirt_rdma.host.services.enablement import BY_LAUNCHER, BY_STOCK
 
 pytestmark = pytest.mark.hypervisor
 

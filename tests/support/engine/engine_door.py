@@ -33,17 +33,17 @@ from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.changes.journal import Ledger
 from ovirt_rdma.host.changes.run import ChangeStatus
-from ovirt_rdma.host.enablement.state import (
-    BY_LAUNCHER,
-    BY_STOCK,
-    VdsmdProcess,
-)
 from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.paths import POLICY_YAML
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import PolicyFiles
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.model import digest as digest_of
+from ovirt_rdma.host.services.enablement import (
+    BY_LAUNCHER,
+    BY_STOCK,
+    VdsmdProcess,
+)
 from ovirt_rdma.host.system.json_codec import plain
 from support.engine.engine_host_facts import facts_of
 from support.engine.policy_files import joined, split

@@ -7,8 +7,6 @@ import os
 import signal
 
 from ovirt_rdma.host.collect import software
-from ovirt_rdma.host.enablement import apply
-from ovirt_rdma.host.enablement.apply import disable, enable
 from ovirt_rdma.host.paths import (
     DROPIN_DIRECTORY,
     DROPIN_SOURCE,
@@ -21,6 +19,8 @@ from ovirt_rdma.host.paths import (
 )
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.host.policy.store import store
+from ovirt_rdma.host.services import enablement
+from ovirt_rdma.host.services.enablement import disable, enable
 from ovirt_rdma.host.system.commands import CommandFailed
 from support.fakes.fake_processes import VDSM, run_process
 
@@ -127,7 +127,7 @@ def _up_to(path, root):
 
 def run_until(run, done, end):
     """Call ``run``; after ``done`` steps call ``end`` instead of the next."""
-    carry_out = apply._carry_out_step
+    carry_out = enablement._carry_out_step
     steps = []
 
     def interrupted(step, *rest):
@@ -136,11 +136,11 @@ def run_until(run, done, end):
         steps.append(step.id)
         carry_out(step, *rest)
 
-    apply._carry_out_step = interrupted
+    enablement._carry_out_step = interrupted
     try:
         run()
     finally:
-        apply._carry_out_step = carry_out
+        enablement._carry_out_step = carry_out
 
 
 def killed_at_step(run, done):

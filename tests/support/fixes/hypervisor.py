@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from ovirt_rdma.cli.host import runs
-from ovirt_rdma.host.changes.journal import Journal, open_run
+from ovirt_rdma.host.changes.journal import Journal, refuse_while_open
+from ovirt_rdma.host.errors import Refused
 from ovirt_rdma.host.paths import (
     DROPIN_LINK,
     LAUNCHER,
@@ -107,11 +108,15 @@ def network_with_mode(host: Any) -> None:
     write("/var/lib/vdsm/staging/netconf/nets/storage", text)(host)
 
 
-def ledger_says(question: Callable[[Any], str]) -> Callable[[Any], str]:
-    return lambda host: question(Journal(host.root).ledger())
+def said_of_open_run(host: Any) -> str:
+    try:
+        refuse_while_open(Journal(host.root).ledger(), may_end=is_live)
+    except Refused as refused:
+        return f"{refused} ({refused.fix})"
+    return ""
 
 
-STATUS = "host/enablement/state.py"
+STATUS = "host/services/enablement.py"
 LOAD = "ovirt-rdma-host policy load"
 APPLY, REVERT, CONFIRM, PLAN, ENABLE, DISABLE = (
     f"ovirt-rdma-host {verb}"
@@ -156,7 +161,7 @@ HYPERVISOR = {
         all_of(run("enable"), remove(DROPIN_LINK)),
     ),
     "two drop-ins": Row(
-        fixed(f"{STATUS}:_launcher", DISABLE),
+        fixed(f"{STATUS}:_obstacles", DISABLE),
         "status",
         all_of(
             run("enable"),
@@ -173,7 +178,7 @@ HYPERVISOR = {
     ),
     "another mode": Row(
         fixed(
-            "host/enablement/apply.py:refuse_other_mode",
+            "host/services/enablement.py:plan_enable",
             DISABLE,
             "ovirt-rdma-host enable --mode 1",
         ),
@@ -264,15 +269,13 @@ HYPERVISOR = {
         all_of(follow(POLICY), killed_apply),
     ),
     "interrupted run with users, maintenance": Row(
-        fixed("host/changes/run.py:HostRun._end_interrupted", APPLY),
+        fixed("host/changes/run.py:HostRun.recover", APPLY),
         "confirm",
         all_of(follow(POLICY), killed_apply, mounted),
         first=unmounted,
     ),
     "interrupted run with users, allowed": Row(
-        fixed(
-            "host/changes/run.py:HostRun._end_interrupted", f"{APPLY} --allow-link-down"
-        ),
+        fixed("host/changes/run.py:HostRun.recover", f"{APPLY} --allow-link-down"),
         "confirm",
         all_of(follow(POLICY), killed_apply, mounted),
     ),
@@ -343,14 +346,9 @@ HYPERVISOR = {
         "unit erased",
         all_of(follow(POLICY), run("apply")),
     ),
-    "hook and daemon, run to be confirmed": Row(
-        fixed("host/changes/journal.py:open_run", CONFIRM),
-        ledger_says(lambda ledger: open_run(ledger, is_live)),
-        all_of(follow(POLICY), run("apply --confirm-timeout 60")),
-    ),
     "hook and daemon, interrupted run": Row(
-        fixed("host/changes/journal.py:open_run", APPLY),
-        ledger_says(lambda ledger: open_run(ledger, is_live)),
+        fixed("host/changes/journal.py:refuse_while_open", APPLY),
+        said_of_open_run,
         all_of(follow(POLICY), killed_apply),
     ),
 }

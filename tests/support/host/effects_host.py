@@ -64,7 +64,7 @@ def this_run(host, journal, told=None, facts=None):
     return run
 
 
-def apply_steps(host, journal, steps, told, facts=None, **parts):
+def apply_steps(host, journal, steps, told, facts, **parts):
     return this_run(host, journal, told).apply(steps, facts, **parts)
 
 
@@ -79,21 +79,16 @@ def recover(host, journal, now, told, facts=None):
     clock, host.now = host.now, lambda: now
     try:
         run = this_run(host, journal, told, facts)
-        return run.end_open_runs(even_in_use=facts is None)
+        return run.recover(even_in_use=facts is None)
     finally:
         host.now = clock
 
 
 def roll_back_unconfirmed(host, journal, number, told):
-    return this_run(host, journal, told).roll_back_unconfirmed(number)
+    return this_run(host, journal, told).recover(even_in_use=True, unconfirmed=number)
 
 
 def applied(host, journal, steps, told=None, **parts):
-    """Apply ``steps``, except those that the rules refuse. New profiles have the UUIDs
-    of the kernel's double.
-    """
+    """Apply ``steps``, except those that the rules refuse."""
     steps = [step for step in steps if not step.refused]
-    new = [c.target for s in steps for c in s.changes if c.target.startswith("new:")]
-    uuids = iter(f"ours-{name[4:]}" for name in dict.fromkeys(new))
-    more = {"facts": host.facts, "new_uuid": lambda: next(uuids), **parts}
-    return apply_steps(host, journal, steps, told or Told(), **more)
+    return apply_steps(host, journal, steps, told or Told(), host.facts, **parts)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import ovirt_rdma.host
 import ovirt_rdma.vdsm_hooks
-from ovirt_rdma.host.enablement.state import marker_text
 from ovirt_rdma.host.paths import CAPS_JSON, ENABLED, POLICY_JSON, under
 from ovirt_rdma.host.policy.store import store
+from ovirt_rdma.host.services.enablement import marker_text
 
 ENTRIES = Path(ovirt_rdma.vdsm_hooks.__file__).parent
 NAME = "50_ovirt_rdma"

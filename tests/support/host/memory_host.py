@@ -71,6 +71,9 @@ class FakeHost:
 
     # The methods of HostEffects.
 
+    def new_uuid(self, netdev):
+        return f"ours-{netdev}"
+
     def make_readable(self, change, place=None):
         """Nothing: all values here can be read."""
 

@@ -99,10 +99,10 @@ def present(host):
     return (host.path / "proc/sys" / SLOTS.replace(".", "/")).read_text().strip()
 
 
-def applied(host, told=None, **parts):
+def applied(host, steps=(STEP,)):
     journal, facts = Journal(host.path), host.reader().facts()
-    steps = gate([STEP], allow_link_down=False).steps
-    return apply_steps(host.effects(), journal, steps, told or Told(), facts, **parts)
+    steps = gate(steps, allow_link_down=False).steps
+    return apply_steps(host.effects(), journal, steps, Told(), facts)
 
 
 def test_it_is_planned_applied_verified_and_reverted(host):
@@ -172,7 +172,7 @@ def test_what_it_does_not_allow_is_refused(host, change, monkeypatch):
         monkeypatch.setattr(registry, "KINDS", registry.KINDS[:-1])
     steps = [replace(STEP, changes=(change,))]
     with problem("change-not-allowed", "is not something that ovirt-rdma changes"):
-        apply_steps(host.effects(), Journal(host.path), steps, Told())
+        applied(host, steps=steps)
     assert present(host) == "128"
 
 
@@ -181,7 +181,7 @@ def test_a_present_value_that_no_undo_could_restore_is_refused(host):
     journal = Journal(host.path)
     steps = [replace(STEP, changes=(replace(CHANGE, before=None),))]
     with problem("change-not-allowed", "'many' is not a valid value for sunrpc."):
-        apply_steps(host.effects(), journal, steps, Told())
+        applied(host, steps=steps)
     assert (present(host), journal.ledger().runs) == ("many", ())
 
 
