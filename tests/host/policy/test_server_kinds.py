@@ -12,10 +12,17 @@ from support.command_line import run
 from support.fakes.fake_hosts import soft_roce
 from support.host import policy_mistakes
 
-from ovirt_rdma.host.export import Export, MountOptions
+from ovirt_rdma.host.export import (
+    CHOICES,
+    KINDS,
+    KNOWN,
+    OF_VENDORS,
+    Export,
+    MountOptions,
+    kind_of,
+)
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import rule_for
-from ovirt_rdma.host.server_kinds import CHOICES, KINDS, KNOWN, OF_VENDORS, kind_of
 from ovirt_rdma.storage.transport import rdma_options
 
 TOP = Path(__file__).parents[2]

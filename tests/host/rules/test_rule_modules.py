@@ -11,7 +11,6 @@ from support.host.rule_cases import (
     RDMA_CORE_LISTS,
     RDMA_CORE_UNITS,
     facts,
-    files,
     findings,
     host_policy,
     ib_device,
@@ -144,32 +143,18 @@ def test_missing_ipoib_fails_where_the_policy_names_infiniband():
 def test_what_the_kernel_loads_by_itself_need_not_be_loaded():
     host = _ib(("mlx4_core", "mlx4_ib", "ib_core", "ib_ipoib"), load_lines=())
     found = findings(modules.NEEDED, host)
-    for module in ("rpcrdma", "ib_umad", "ib_uverbs", "rdma_ucm"):
+    for module in ("ib_umad", "ib_uverbs", "rdma_ucm"):
         assert found[module][0] == "PASS"
         assert "the kernel loads it" in found[module][1]
 
 
-@pytest.mark.parametrize(
-    ("line", "blocked"),
-    [
-        ("blacklist rpcrdma", ()),  # the kernel requests it by its own name
-        ("blacklist ib_uverbs", ("ib_uverbs",)),
-        ("install rpcrdma /bin/true", ("rpcrdma",)),
-        ("install rpcrdma /sbin/modprobe --ignore-install rpcrdma", ()),
-    ],
-)
-def test_what_stops_the_kernel_from_loading_by_itself(line, blocked):
-    host = _ib(("mlx4_core", "ib_ipoib"), modprobe_lines=(modprobe(line),))
+def test_what_stops_the_kernel_from_loading_by_itself():
+    line = modprobe("blacklist ib_uverbs")
+    host = _ib(("mlx4_core", "ib_ipoib"), modprobe_lines=(line,))
     found = findings(modules.NEEDED, host)
-    assert tuple(n for n, (verdict, _) in found.items() if verdict == "WARN") == blocked
-
-
-def test_rpcrdma_of_another_tree_is_not_loaded_when_it_is_first_used():
-    paths = {"ib_core": "extra/ofa/ib_core.ko", "rpcrdma": "kernel/net/rpcrdma.ko.xz"}
-    host = _ib(("mlx4_core", "ib_ipoib"), files=files(**paths))
-    verdict, text = findings(modules.NEEDED, host)["rpcrdma"]
-    assert verdict == "SKIP"
-    assert "NFSRDMA-01" in text
+    assert [n for n, (verdict, _) in found.items() if verdict == "WARN"] == [
+        "ib_uverbs"
+    ]
 
 
 def test_roce_needs_no_ipoib():

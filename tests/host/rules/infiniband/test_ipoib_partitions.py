@@ -129,8 +129,7 @@ def test_a_child_whose_partition_has_left_is_reported():
     assert list(steps(facts, FOLLOW)) == [f"{FOLLOWED}/host"]
     text = finding(facts, FOLLOW, CHILDREN, "ib0.8001")
     assert text.startswith("WARN ib0.8001 (P_Key 0x8001) has no carrier")
-    assert "the daemon removes children" in text
-    assert "daemon" not in finding(facts, Policy(), CHILDREN, "ib0.8001")
+    assert "with partitions: follow the daemon removes those of ours" in text
 
 
 @pytest.mark.parametrize(
