@@ -166,6 +166,8 @@ def _stack(view: View) -> Iterator[Finding]:
     named = (f"{s.name} {s.version or ''} ({s.evidence})" for s in stacks)
     names = " and ".join(named) or "an out-of-tree stack"
     rpcrdma = file_of(modules, NFS_MODULE)
+    # Without NFS over RDMA nothing needs it.
+    bad = FAIL if view.wants_nfs_over_rdma else WARN
     if len({is_of_the_kernel(path) for path in bases.values()}) > 1:
         # Those that are loaded match, but may have been replaced on disk since.
         together = all(is_loaded(modules, name) for name in bases)
@@ -175,8 +177,6 @@ def _stack(view: View) -> Iterator[Finding]:
             "reinstall or remove the out-of-tree stack, then: depmod -a; dracut -f",
         )
     elif bases and mismatch(modules):
-        # Without NFS over RDMA nothing needs it.
-        bad = FAIL if view.wants_nfs_over_rdma else WARN
         yield about.finds(bad, mismatch(modules), INSTALL_STACK)
     elif bases and foreign:
         # NFSRDMA-01 says so if there is no rpcrdma.

@@ -157,9 +157,7 @@ def _vdsm(view: View) -> Iterator[Finding]:
     text, about = view.facts.software.vdsm_version, About(VDSM.id)
     version = parsed(text)
     if version is None:
-        sentence = "VDSM's version is unknown"
-        if text:
-            sentence = f"VDSM's version {text!a} is not a version number"
+        sentence = f"VDSM's version is unknown ({text!a})"
         yield about.skips(sentence, f"rpm -q vdsm; {_FIRST_TEXT} is required")
     elif version >= FIRST:
         yield about.passes(f"VDSM {text} reports IPoIB netdevs as NICs")
@@ -279,7 +277,11 @@ def _interface(view: View, rule: InterfaceRule) -> Finding:
             f"{title} names {places}, which has no netdev",
             "ip link; an InfiniBand port has a netdev if ib_ipoib is loaded",
         )
-    if not with_pkey and _is_planned(view, rule):
+    # Those that another rule names, and those of partitions: follow.
+    children = [p for r in view.policy.host.interfaces for p in r.pkey_children]
+    children += [child.pkey for child in required_children(view)]
+    own = partition_of(rule.pkey)
+    if not with_pkey and own and own in map(partition_of, children):
         return about.passes(f"{title} names a P_Key child that the plan creates")
     if not with_pkey:
         fix = f"pkey_children: [{rule.pkey}] in another rule creates one"
@@ -294,14 +296,6 @@ def _interface(view: View, rule: InterfaceRule) -> Finding:
         "it",
         "move the more specific rule to the front",
     )
-
-
-def _is_planned(view: View, rule: InterfaceRule) -> bool:
-    """Whether another rule requires a child with the P_Key that this one names."""
-    wanted = [p for r in view.policy.host.interfaces for p in r.pkey_children]
-    wanted += [child.pkey for child in required_children(view)]  # of partitions: follow
-    own = partition_of(rule.pkey)
-    return own is not None and own in map(partition_of, wanted)
 
 
 def _why(rule: InterfaceRule, ports: Sequence[Port]) -> str:

@@ -866,17 +866,16 @@ def _wanted(view: View, child: WantedChild) -> Iterator[Outcome]:
         )
         return
     limited = not is_full_member(child.member)
-    if child.exists:
-        sentence = f"{name} exists, for P_Key {child.pkey}"
-        if not limited:
-            yield about.passes(sentence)
-    else:
-        sentence = f"{name} will be created, for P_Key {child.pkey}"
+    sentence = f"{name} {'exists' if child.exists else 'will be created'}, for P_Key "
+    sentence += child.pkey
+    if not child.exists:
         rule = parent.wanted.title if parent.wanted else "the policy"
-        missing = f"{rule} requires {name}, which does not exist"
         why = f"; {child.refused}" if child.refused else ""
-        yield about.fails(missing + why, child.fix)
+        missing = f"{rule} requires {name}, which does not exist{why}"
+        yield about.fails(missing, child.fix)
         yield _step(view, about, child)
+    elif not limited:
+        yield about.passes(sentence)
     if limited:
         yield about.warns(
             f"{sentence}, of which {port} is a limited member: it reaches full members "

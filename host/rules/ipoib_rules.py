@@ -270,26 +270,23 @@ def _profiles(view: View) -> Iterator[Outcome]:
 
 
 def _orphans(view: View) -> Iterator[Finding]:
+    renamed = [ipoib.profile_of_guid(view, one, named=True) for one in view.ipoib]
     for profile in view.profiles:
         name = profile.interface_name
         if (
-            name is None
-            or profile.type != ipoib.INFINIBAND_TYPE
-            or not is_persistent(profile)
-            or Settings(profile=profile).value(ipoib.PARENT) is not None
-            or view.netdev(name) is not None
-            or any(
-                ipoib.profile_of_guid(view, one, named=True) is profile
-                for one in view.ipoib
-            )
+            profile.type == ipoib.INFINIBAND_TYPE
+            and is_persistent(profile)
+            and Settings(profile=profile).value(ipoib.PARENT) is None
+            and profile not in renamed
+            and name is not None
+            and view.netdev(name) is None
         ):
-            continue
-        yield About(PROFILES.id, name).warns(
-            f"the profile {profile.name!r} is for {name}, which does not exist",
-            "if the netdev was renamed, write its name into connection.interface-name "
-            f"of {profile.uuid}; if the adapter was removed: nmcli connection delete "
-            f"{profile.uuid}",
-        )
+            yield About(PROFILES.id, name).warns(
+                f"the profile {profile.name!r} is for {name}, which does not exist",
+                "if the netdev was renamed, write its name into "
+                f"{INTERFACE_NAME} of {profile.uuid}; if the adapter was removed: "
+                f"nmcli connection delete {profile.uuid}",
+            )
 
 
 def _profile(
@@ -432,16 +429,16 @@ def _tso_step(
     about: About,
     interface: Interface,
     settings: Settings,
+    tso: Tso,
     changes: tuple[Change, ...],
     *,
-    now: str,
     target: str,
     reason: str,
     refused: str = "",
 ) -> Step:
     return about.step(
         f"turn TSO of {interface.name} {target}",
-        now,
+        _tso_text(tso),
         target,
         ipoib.class_of(changes, settings.profile),
         reason=reason,
@@ -488,12 +485,8 @@ def _a0(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
     settings = settings_of(view, interface)
     changes = _changes(interface, settings, tso, OFF) if named else ()
     if changes:
-        yield _tso_step(
-            *(about, interface, settings, changes),
-            now=_tso_text(tso),
-            target=OFF,
-            reason=MUST_BE_OFF,
-        )
+        step = (about, interface, settings, tso, changes)
+        yield _tso_step(*step, target=OFF, reason=MUST_BE_OFF)
 
 
 def _tso(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
@@ -505,8 +498,7 @@ def _tso(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
         return
     if not is_ipoib:  # which alone turns them on again by itself
         tso = replace(tso, requested=())
-    now, target = _tso_text(tso), OFF if wanted == OFF else ON
-    shown = f"TSO of {name} is {now}"
+    target, shown = OFF if wanted == OFF else ON, f"TSO of {name} is {_tso_text(tso)}"
     if is_ipoib and is_connectx_a0(interface.device) and wanted != ON:
         yield about.skips(f"{shown}; see IPOIB-TSO-01")
         return
@@ -514,14 +506,13 @@ def _tso(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
         yield about.passes(f"{shown}; the policy does not set it")
         return
     changes = _changes(interface, settings, tso, target)
-    refused = _refusal(view, interface, tso, target)
+    refused, reason = _refusal(view, interface, tso, target), "the policy requires it"
     if any(change.kind == PROFILE for change in changes) and settings.blocked:
         changes = changes[1:]
         refused = refused or (settings.blocked if changes else "")
     if refused and wanted == AUTO:
         yield about.passes(f"{shown}: {refused}")
         return
-    reason = "the policy requires it"
     if wanted == AUTO:
         reason = "with TSO the adapter segments TCP data instead of the CPU"
     if refused:
@@ -538,13 +529,8 @@ def _tso(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
         yield about.finds(verdict, sentence)
     else:
         yield about.fails(f"{shown}, but should be {target}: {reason}")
-    yield _tso_step(
-        *(about, interface, settings, changes),
-        now=now,
-        target=target,
-        reason=reason,
-        refused=refused,
-    )
+    step = (about, interface, settings, tso, changes)
+    yield _tso_step(*step, target=target, reason=reason, refused=refused)
 
 
 def _refusal(view: View, interface: Interface, tso: Tso, target: str) -> str:

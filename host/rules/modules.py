@@ -485,9 +485,20 @@ PARAMETERS: dict[str, frozenset[str]] = {
     },
 }
 
-_NAME = re.compile(r"([\w-]+)(?:=|$)")
+_OPTION = re.compile(r"([\w-]+)(?:=(.*)|$)", re.DOTALL)
 # Quotes can enclose blanks: dyndbg="file x +p".
 _WORDS = re.compile(r'(?:"[^"]*"?|[^\s"])+')
+
+
+def _options_of_others(modules: Modules) -> Iterator[tuple[str, str, str, str]]:
+    """Yield module, option, value and place of each option that is set by another file
+    than ours, or by the kernel's command line.
+    """
+    for line in modules.modprobe_lines:
+        if line.command == "options" and line.file != MODPROBE:
+            for match in map(_OPTION.match, _WORDS.findall(line.text)):
+                if match:
+                    yield line.module, match[1], match[2] or "", place_of(line)
 
 
 def _plain_name(option: str) -> str:
@@ -515,11 +526,8 @@ def _is_dead(view: View, module: str, option: str) -> Optional[bool]:
 
 def _unknown_options(view: View) -> Iterator[Finding]:
     places = [
-        (line.module, match[1], place_of(line))
-        for line in view.facts.modules.modprobe_lines
-        if line.command == "options" and line.file != MODPROBE
-        for match in map(_NAME.match, _WORDS.findall(line.text))
-        if match
+        (module, name, where)
+        for module, name, _, where in _options_of_others(view.facts.modules)
     ]
     options = view.policy.host.module_options
     places += [(option.module, option.name, "policy.yaml") for option in options]
@@ -555,18 +563,13 @@ def _set_elsewhere(modules: Modules, option: ModuleOption) -> Optional[tuple[str
 
     The kernel uses the last of several values (kernel/params.c).
     """
-    setting = None
-    for line in modules.modprobe_lines:
-        if (
-            line.command == "options"
-            and line.file != MODPROBE
-            and line.module == module_name(option.module)
-        ):
-            for word in line.text.split():
-                name, _, value = word.partition("=")
-                if _plain_name(name) == _plain_name(option.name):
-                    setting = value, place_of(line)
-    return setting
+    wanted = module_name(option.module), _plain_name(option.name)
+    found = [
+        (value, place)
+        for module, name, value, place in _options_of_others(modules)
+        if (module, _plain_name(name)) == wanted
+    ]
+    return found[-1] if found else None
 
 
 def running_value(modules: Modules, module: str, option: str) -> Optional[str]:

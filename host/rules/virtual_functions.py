@@ -398,10 +398,6 @@ def _drivers(view: View, about: About, pf: _Pf) -> Iterator[Outcome]:
     if pf.rule is None:
         yield about.skips(f"the policy has no rule for the VFs of {pf.name}")
         return
-    guests = [vf.number for vf in pf.vfs if vf.in_virtual_machine]
-    if guests:
-        sentence = f"virtual machines have {_named(guests)} of {pf.name}"
-        yield About(about.rule, f"{pf.name}/guests").passes(sentence)
     driver = pf.adapter.driver or ""
     # The engine takes VFs for vNICs only with a netdev on the host; those of InfiniBand
     # are given to virtual machines as host devices, and need none.

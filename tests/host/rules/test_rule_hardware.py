@@ -294,34 +294,6 @@ def test_data_past_the_connection(enabled, reads, address, verdict, words):
     assert (found, text.partition(" | ")[0].endswith(words)) == (verdict, True)
 
 
-# Counters of Debian's 6.12.117 with LOCALIO (tests/lab/test_localio_lab.py): 128 MiB
-# read and 20 MiB written, with and without O_DIRECT, while it was enabled or not.
-LOCALIO_COUNTED = {
-    ("4.2", "Y"): (134217728, 0, 20971520, 0),
-    ("4.2", "N"): (134217728, 1089, 20971520, 80),
-    ("3", "Y"): (134217728, 0, 20971520, 0),
-    ("3", "N"): (134217728, 1089, 20971520, 80),
-}
-
-
-@pytest.mark.parametrize("version, enabled", LOCALIO_COUNTED)
-@pytest.mark.parametrize("kind", ["reads", "writes"])
-def test_counters_of_a_kernel_with_localio(version, enabled, kind):
-    read, reads, written, writes = LOCALIO_COUNTED[version, enabled]
-    done = {"server_read": read, "reads": reads}
-    if kind == "writes":
-        done = {"server_written": written, "writes": writes}
-    host = with_mount(1, **done)
-    options = f"rw,vers={version},rsize=1048576,wsize=1048576"
-    mount = replace(host.nfs_mounts[0], version=version, options=options)
-    modules = Modules(parameters=(ModuleParameter("nfs", "localio_enabled", enabled),))
-    host = replace(host, nfs_mounts=(mount,), modules=modules)
-    verdict, text = findings(nfs.LOCALIO, host)["nas:/a"]
-    assert verdict == ("WARN" if enabled == "Y" else "PASS")
-    if enabled == "N":
-        assert text == "its data uses its connection | "
-
-
 def test_connections_to_another_address_are_not_those_of_the_mount():
     """A path was moved with dstaddr, or the kernel has no such files."""
     host = with_mount()
