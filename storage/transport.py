@@ -19,6 +19,7 @@ from ovirt_rdma.host.export import (
     RDMA,
     TRANSPORT,
     MountOptions,
+    kind_of,
     netid_for,
 )
 from ovirt_rdma.host.policy.model import (
@@ -28,7 +29,6 @@ from ovirt_rdma.host.policy.model import (
     NfsRule,
     RuleMatch,
 )
-from ovirt_rdma.host.server_kinds import kind_of
 from ovirt_rdma.storage.readiness import NOT_READY, UNKNOWN, Readiness
 
 STOCK = "stock"

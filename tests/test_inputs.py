@@ -32,7 +32,7 @@ CHECKED_BEFORE = re.compile(
     r"cli/.*|host/rules/.*|host/facts/(uses|infiniband)"
     r"|host/changes/kinds/.*|host/fabric/decisions"
     r"|host/services/opensm|host/daemon/.*|host/policy/.*"
-    r"|host/system/(json_codec|lock|text)|host/changes/.*"
+    r"|host/system/(json_codec|lock|signals|text)|host/changes/.*"
     r"|storage/benchmark/(model|scratch)"
     r"|storage/health/(look|watch|state)|storage/vdsm/launch"
     r"|storage/rdma_cm_probe|vdsm_hooks/main"

@@ -53,12 +53,14 @@ from ovirt_rdma.host.export import (
     Export,
     MountOptions,
     OptionsProblem,
+    contradiction,
     engine_problems,
+    kind_of,
     option_string,
+    remarks,
 )
 from ovirt_rdma.host.facts.model import Facts, NfsMount, load
 from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, RuleMatch, rule_for
-from ovirt_rdma.host.server_kinds import contradiction, kind_of, remarks
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.health.look import Looker

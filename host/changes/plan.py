@@ -29,8 +29,7 @@ from ovirt_rdma.host.changes.kinds.registry import kind_of
 from ovirt_rdma.host.errors import Problem, Refused, Sentence
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.rules.base import LINK_DOWN, Change, Step
-from ovirt_rdma.host.rules.ipoib import CONNECTION_TYPE
-from ovirt_rdma.host.rules.ipoib_children import CHILDREN
+from ovirt_rdma.host.rules.ipoib import CHILDREN, CONNECTION_TYPE
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.json_codec import (
     Envelope,

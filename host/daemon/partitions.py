@@ -28,11 +28,13 @@ from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.paths import DAEMON_UNIT
 from ovirt_rdma.host.policy.store import StoredPolicy
 from ovirt_rdma.host.rules.base import Interface, View
-from ovirt_rdma.host.rules.ipoib import P_KEY, bonds_of, static_addresses
-from ovirt_rdma.host.rules.ipoib_children import (
+from ovirt_rdma.host.rules.ipoib import (
     CHILDREN,
+    P_KEY,
+    bonds_of,
     planned_children,
     required_children,
+    static_addresses,
     table_entry,
 )
 from ovirt_rdma.host.system.commands import Runner

@@ -28,7 +28,17 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Optional, Union
 
 from ovirt_rdma.host.errors import Problem, Sentence
-from ovirt_rdma.host.export import Export, MountOptions
+from ovirt_rdma.host.export import (
+    KINDS,
+    MOST_NCONNECT,
+    MOST_NCONNECT_OF_VENDORS,
+    OF_VENDORS,
+    Export,
+    MountOptions,
+    contradiction,
+    kind_of,
+    remarks,
+)
 from ovirt_rdma.host.paths import DROP_INS
 from ovirt_rdma.host.policy.forms import (
     Diagnostic,
@@ -50,15 +60,6 @@ from ovirt_rdma.host.policy.model import (
     network_of,
     path_match,
     rule_for,
-)
-from ovirt_rdma.host.server_kinds import (
-    KINDS,
-    MOST_NCONNECT,
-    MOST_NCONNECT_OF_VENDORS,
-    OF_VENDORS,
-    contradiction,
-    kind_of,
-    remarks,
 )
 from ovirt_rdma.host.system.safe_file import names_of_others, read_file
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Optional, Union
 
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.export import CHOICES as SERVER_KINDS
 from ovirt_rdma.host.export import Export
 from ovirt_rdma.host.facts import infiniband
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice, RdmaPort
@@ -45,7 +46,6 @@ from ovirt_rdma.host.policy.forms import (
     key,
     repeated,
 )
-from ovirt_rdma.host.server_kinds import CHOICES as SERVER_KINDS
 from ovirt_rdma.host.system.json_codec import Records, WrongRecord, digest_of, plain
 
 AUTO, DATAGRAM, CONNECTED = TRANSPORT_MODES = infiniband.MODES
@@ -443,7 +443,7 @@ _MAX_PATHS_RETURN_S = 3600
 class NfsRule(Numbered):
     """A rule, with the defaults filled in. Timeouts, ``failure_cache`` and
     ``paths_return`` are in seconds; ``server_kind`` is AUTO or a name of
-    :mod:`ovirt_rdma.host.server_kinds`; ``paths`` are the IPv4 addresses of the server,
+    :mod:`ovirt_rdma.host.export`; ``paths`` are the IPv4 addresses of the server,
     none if no connection is moved.
     """
 

@@ -14,7 +14,7 @@ from typing import Optional
 
 from ovirt_rdma.host.facts.adapter_models import Model, model_of
 from ovirt_rdma.host.facts.devices import Adapter, PciLink
-from ovirt_rdma.host.facts.model import PortActivity, PortError, RdmaStack
+from ovirt_rdma.host.facts.model import PortActivity, PortError
 from ovirt_rdma.host.facts.statistics import FATAL, LINK, PATH, of_kind
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA, TCP
 from ovirt_rdma.host.rules.base import (
@@ -161,14 +161,14 @@ DRIVERS = each(
 def _stack(view: View) -> Iterator[Finding]:
     modules, stacks = view.facts.modules, view.facts.software.stacks
     about, bases = About(STACK.id), base_files(modules)
-    foreign = [path for path in bases.values() if not is_of_the_kernel(path)]
-    # Without NFS over RDMA a stack is only worth a warning if nothing needs it.
+    first = next(iter(bases.values()), "")
+    foreign = not is_of_the_kernel(first)
+    named = (f"{s.name} {s.version or ''} ({s.evidence})" for s in stacks)
+    names = " and ".join(named) or "an out-of-tree stack"
+    rpcrdma = file_of(modules, NFS_MODULE)
+    # Without NFS over RDMA nothing needs it.
     bad = FAIL if view.wants_nfs_over_rdma else WARN
-    rpcrdma, loaded = file_of(modules, NFS_MODULE), is_loaded(modules, NFS_MODULE)
-    from_stack = f"the RDMA modules are from {_names(stacks)} ({''.join(foreign[:1])})"
-    evidence = "; ".join(s.evidence for s in stacks if s.evidence) or "no details"
-    installed = f"{_names(stacks)} is installed ({evidence})"
-    if foreign and len(foreign) < len(bases):
+    if len({is_of_the_kernel(path) for path in bases.values()}) > 1:
         # Those that are loaded match, but may have been replaced on disk since.
         together = all(is_loaded(modules, name) for name in bases)
         yield about.finds(
@@ -178,23 +178,23 @@ def _stack(view: View) -> Iterator[Finding]:
         )
     elif bases and mismatch(modules):
         yield about.finds(bad, mismatch(modules), INSTALL_STACK)
-    elif foreign and rpcrdma:
-        too = "is loaded: they match" if is_of_the_kernel(rpcrdma) else "too"
-        yield about.passes(f"{from_stack}, and rpcrdma ({rpcrdma}) {too}")
-    elif foreign and is_available(modules, NFS_MODULE) is not False:
-        yield about.warns(
-            f"{from_stack}, and the origin of rpcrdma is unknown",
-            "modinfo -n rpcrdma should show a file of the same tree",
-        )
-    elif foreign:
-        yield about.finds(bad, f"{from_stack}, and rpcrdma is missing", INSTALL_STACK)
+    elif bases and foreign:
+        # NFSRDMA-01 says so if there is no rpcrdma.
+        known = rpcrdma or is_available(modules, NFS_MODULE) is False
+        say = about.passes if known else about.skips
+        origin = f"; rpcrdma is {rpcrdma or 'of unknown origin, or missing'}"
+        yield say(f"the RDMA modules are from {names}: {first}{origin}")
     elif bases and stacks:
         yield about.warns(
-            f"{installed}, but this kernel's modules are the distribution's "
-            f"({next(iter(bases.values()))})",
+            f"{names} is installed, but this kernel's modules are the distribution's "
+            f"({first})",
             "rebuild the stack for this kernel, or remove it",
         )
-    elif bases and rpcrdma and not is_of_the_kernel(rpcrdma) and not loaded:
+    elif (
+        bases
+        and rpcrdma
+        and not (is_of_the_kernel(rpcrdma) or is_loaded(modules, NFS_MODULE))
+    ):
         yield about.skips(
             f"rpcrdma is from another package ({rpcrdma}); if it matches the kernel's "
             "RDMA modules is known when it is loaded",
@@ -205,16 +205,6 @@ def _stack(view: View) -> Iterator[Finding]:
         others = [f.path for f in modules.files if not is_of_the_kernel(f.path)]
         some = f", except {', '.join(others)}" if others else ""
         yield about.passes(f"the RDMA modules are the kernel's own{some}")
-    elif stacks:
-        yield about.warns(
-            f"{installed}, and the origin of this kernel's ib_core is unknown",
-            "modinfo -n ib_core rdma_cm rpcrdma should show files of one tree",
-        )
-
-
-def _names(stacks: tuple[RdmaStack, ...]) -> str:
-    named = [f"{s.name} {s.version}" if s.version else s.name for s in stacks]
-    return " and ".join(named) or "an out-of-tree stack"
 
 
 STACK = Rule("STACK-01", _stack, "the origin of the RDMA modules is unknown")
@@ -226,36 +216,27 @@ _8B_10B, _128B_130B, _FLIT = 8 / 10, 128 / 130, 242 / 256
 _MOST_GTS = 1000
 
 
-def _pcie(view: View) -> Iterator[Finding]:
-    for adapter in view.facts.adapters:
-        rates = [
-            port.data_rate_mbps or port.rate_mbps or 0
-            for device in view.facts.rdma_devices
-            if device.pci
-            and device.pci.address == adapter.pci.address
-            # The rate of a bond may be that of all its ports (mlx5's RoCE LAG).
-            and "bond" not in device.name
-            for port in device.ports
-            if port.is_active
-        ]
-        if rates and not adapter.physical_function:
-            about = About(PCIE.id, adapter.pci.address)
-            yield _judged_link(about, adapter.pci_link, max(rates), sum(rates))
-
-
-def _judged_link(
-    about: About, link: Optional[PciLink], rate: int, together: int
-) -> Finding:
+def _pcie(view: View, about: About, adapter: Adapter) -> Iterator[Finding]:
+    rates = [
+        place.port.data_rate_mbps or place.port.rate_mbps or 0
+        for place in view.ports
+        # The rate of a bond may be that of all its ports (mlx5's RoCE LAG).
+        if place.adapter is adapter and "bond" not in place.device.name
+        if place.port.is_active and not adapter.physical_function
+    ]
+    link, rate, together = adapter.pci_link, max(rates, default=0), sum(rates)
     speed = link and mbps(link.speed_gts, link.width)
+    if not rates:
+        return
     if link is None or not speed:
-        return about.skips("the kernel does not show its PCIe link")
+        yield about.skips("the kernel does not show its PCIe link")
+        return
     shown = f"its PCIe link ({_named(link.speed_gts, link.width)}) carries {speed} Mb/s"
     if speed < rate:
-        return about.warns(f"{shown}, less than its port ({rate} Mb/s)", _cure(link))
-    for_all = f"for {together} Mb/s"
-    if speed < together:
-        for_all = f"for one of its ports, not for all together ({together} Mb/s)"
-    return about.passes(f"{shown}, enough {for_all}")
+        yield about.warns(f"{shown}, less than its port ({rate} Mb/s)", _cure(link))
+    else:
+        enough = "all together" if speed >= together else "one of its ports"
+        yield about.passes(f"{shown}, enough for {enough} ({together} Mb/s)")
 
 
 def mbps(speed_gts: Optional[float], width: Optional[int]) -> Optional[int]:
@@ -297,29 +278,43 @@ _PER_HOUR, _AT_LEAST = 10, 10
 _BIT_ERRORS = 1e-12
 # Lost packets as a part of all; a queue pair repeats them, and latency suffers.
 _LOST, _LOST_AT_LEAST = 0.001, 100
+_PATH_FIX = (
+    "look for full buffers on the way (flow control, see ROCE-PFC-01; discards of the "
+    "switch), for a second device with the same address, and for a slow receiver"
+)
+
+
+_FIXES = {
+    FATAL: "see that the servers behind this port are up and that their NFS service "
+    f"runs; then {_PATH_FIX}",
+    LINK: "clean or replace cable and transceiver, one end at a time; then see if the "
+    "counters still grow",
+    PATH: _PATH_FIX,
+}
+# The worst first.
+_WHAT = {
+    FATAL: "connections ended",
+    LINK: "the link had errors",
+    PATH: "packets were lost",
+}
 
 
 def _port_errors(view: View) -> Iterator[Finding]:
-    activity = view.facts.activity
-    rates = {
-        (device.name, port.number): port.rate_mbps or 0
-        for device in view.facts.rdma_devices
-        for port in device.ports
-        if port.is_active
-    }
-    if activity is None or not rates:
+    activity, hours = view.facts.activity, view.facts.uptime_s / 3600
+    places = [place for place in view.ports if place.port.is_active]
+    if activity is None or not places:
         yield About(PORT_ERRORS.id).skips(
             "no port is ACTIVE" if activity else "the counters were not read"
         )
         return
-    hours = view.facts.uptime_s / 3600
-    for port in activity.ports:
-        if (port.device, port.port) not in rates:
+    counted = {(port.device, port.port): port for port in activity.ports}
+    for place in places:
+        port = counted.get((place.device.name, place.port.number))
+        if port is None:
             continue
-        about = About(PORT_ERRORS.id, f"{port.device}/{port.port}")
-        rate = rates[port.device, port.port]
+        about, shown = About(PORT_ERRORS.id, place.name), _shown(port.errors)
+        rate = place.port.rate_mbps or 0
         worst = next(_worries(port, rate, hours, activity.seconds), None)
-        shown = _shown(port.errors)
         if not port.read:
             yield about.skips("the device shows no error counters")
         elif worst:
@@ -336,35 +331,29 @@ def _port_errors(view: View) -> Iterator[Finding]:
 def _worries(
     port: PortActivity, rate: int, hours: float, seconds: float
 ) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong, with a fix, the worst first."""
-    lately = f"the last {seconds:.1f} s"
-    link, path, fatal = (
-        [error for error in port.errors if error.name in of_kind(kind)]
-        for kind in (LINK, PATH, FATAL)
-    )
-    if any(error.grown for error in fatal):
-        yield f"connections ended in {lately}: {_shown(fatal, True)}", _FATAL_FIX
-    # One error in a look is allowed too: at 200 Gb/s the bits of 5 s have one.
-    grown = [e for e in link if _is_much(e.name, e.grown, rate, seconds / 3600)]
-    if grown:
-        yield f"errors of the link grew in {lately}: {_shown(grown, True)}", _LINK_FIX
-    if _are_many(sum(error.grown for error in path), port.new_packets):
-        yield f"packets were lost in {lately}: {_shown(path, True)}", _PATH_FIX
-    many = [error for error in link if _is_much(error.name, error.value, rate, hours)]
-    if many:
-        came = "few" if any(error.grown for error in many) else "none"
-        sentence = f"the link had many errors: {_shown(many)}; {came} came in {lately}"
-        yield sentence, _LINK_FIX
-    often = [error for error in fatal if _is_much(error.name, error.value, rate, hours)]
-    if often:
-        sentence = f"many connections ended: {_shown(often)}; none did in {lately}"
-        yield sentence, _FATAL_FIX
-    if port.packets and _are_many(sum(error.value for error in path), port.packets):
-        yield f"of {port.packets} packets many were lost: {_shown(path)}", _PATH_FIX
-
-
-def _are_many(lost: int, packets: int) -> bool:
-    return lost >= _LOST_AT_LEAST and lost > _LOST * packets
+    """Yield what is wrong, with a fix, the worst first: now, then since boot."""
+    for grown, when, hours_of, packets in (
+        (True, f"in the last {seconds:.1f} s", seconds / 3600, port.new_packets),
+        (False, "since boot", hours, port.packets),
+    ):
+        for kind, what in _WHAT.items():
+            counted = {
+                error: error.grown if grown else error.value
+                for error in port.errors
+                if error.name in of_kind(kind)
+            }
+            much = [
+                error
+                for error, count in counted.items()
+                # One error in a look is allowed: at 200 Gb/s the bits of 5 s have one.
+                if (count and grown and kind == FATAL)
+                or (kind != PATH and _is_much(error.name, count, rate, hours_of))
+            ]
+            lost = sum(counted.values())
+            if kind == PATH and packets is not None and lost >= _LOST_AT_LEAST:
+                much = [*counted] if lost > _LOST * packets else []
+            if much:
+                yield f"{what} {when}: {_shown(much)}", _FIXES[kind]
 
 
 def _is_much(name: str, errors: int, rate_mbps: int, hours: float) -> bool:
@@ -376,30 +365,19 @@ def _is_much(name: str, errors: int, rate_mbps: int, hours: float) -> bool:
     return errors / hours > allowed
 
 
-def _shown(errors: Sequence[PortError], grown: bool = False) -> str:
+def _shown(errors: Sequence[PortError]) -> str:
     return ", ".join(
-        f"{error.name} {f'+{error.grown} to ' if grown and error.grown else ''}"
-        f"{error.value}"
-        for error in errors
+        f"{one.name} {f'+{one.grown} to ' if one.grown else ''}{one.value}"
+        for one in errors
     )
 
 
-_LINK_FIX = (
-    "clean or replace cable and transceiver, one end at a time; then see if the "
-    "counters still grow"
-)
-_PATH_FIX = (
-    "look for full buffers on the way (flow control, see ROCE-PFC-01; discards of the "
-    "switch), for a second device with the same address, and for a slow receiver"
-)
-_FATAL_FIX = (
-    "see that the servers behind this port are up and that their NFS service runs; "
-    f"then {_PATH_FIX}"
-)
-
-
-PCIE = Rule(
-    "PCIE-01", _pcie, "no ACTIVE port is on a PCIe adapter of this host", rdma=True
+PCIE = each(
+    "PCIE-01",
+    lambda view: ((one.pci.address, one) for one in view.facts.adapters),
+    _pcie,
+    "no ACTIVE port is on a PCIe adapter of this host",
+    rdma=True,
 )
 PORT_ERRORS = Rule(
     "PORT-ERRORS-01", _port_errors, "no counters of an ACTIVE port were read", rdma=True

@@ -22,7 +22,6 @@ from ovirt_rdma.host.facts.model import CONCERNED, module_name
 from ovirt_rdma.host.paths import DAEMON_UNIT
 from ovirt_rdma.host.policy.model import (
     InterfaceRule,
-    VfRule,
     names_pkey,
     names_port,
     vf_rule_for,
@@ -38,7 +37,7 @@ from ovirt_rdma.host.rules.base import (
     Rule,
     View,
 )
-from ovirt_rdma.host.rules.ipoib_children import required_children
+from ovirt_rdma.host.rules.ipoib import required_children
 from ovirt_rdma.host.rules.modules import (
     OPENIBD,
     RDMA_LISTS,
@@ -53,10 +52,19 @@ _WATCHED = ("rdma-", "openibd", "opensm", "srp_daemon", "iwpmd")
 
 
 def _units(view: View) -> Iterator[Finding]:
-    units, host = view.facts.software.units, About(UNITS.id)
+    units, devices = view.facts.software.units, view.facts.rdma_devices
     failed = [u for u in units if u.active == "failed" and u.name.startswith(_WATCHED)]
     openibd, rdma_core = openibd_runs(view), has_rdma_core(view)
-    idle = [] if openibd or not rdma_core else _idle(view)
+    # Those that systemd starts for the devices that are there.
+    expected = {TARGET, *map(list_unit, lists_for(devices))} if devices else ()
+    idle = [
+        unit.name
+        for unit in units
+        if unit.name in expected
+        and unit.load == "loaded"
+        and unit.active not in ("active", "failed", "activating")
+        and not openibd
+    ]
     for unit in failed:
         hint = ""
         if unit.name.startswith("rdma-load-modules@"):
@@ -67,39 +75,23 @@ def _units(view: View) -> Iterator[Finding]:
         )
     if openibd:
         # It unloads and reloads the modules that rdma-core's units have loaded.
-        sentence = "openibd and rdma-core are both active, and both load RDMA modules"
-        if rdma_core is not True:
-            sentence = "openibd loads the RDMA modules on this host"
+        besides = "rdma-core's units do too" if rdma_core else "rdma-core is not there"
         yield About(UNITS.id, OPENIBD).warns(
-            sentence,
+            f"openibd loads the RDMA modules on this host, and {besides}",
             "with the distribution's drivers: systemctl disable --now openibd; with "
             "MLNX_OFED: never restart openibd while storage is mounted",
         )
-    if idle:
-        verb = "is" if len(idle) == 1 else "are"
+    if idle and rdma_core:
         yield About(UNITS.id, idle[0]).warns(
-            f"the host has an RDMA device, but {', '.join(idle)} {verb} inactive",
+            f"the host has an RDMA device, but these are inactive: {', '.join(idle)}",
             f"systemctl start {' '.join(idle)}",
         )
-    if not units:
-        yield host.skips("the state of systemd's units is unknown")
-    elif not (failed or openibd or idle) and not view.facts.rdma_devices:
-        yield host.skips("no RDMA device, so rdma-core's units are inactive")
-    elif not (failed or openibd) and rdma_core is False:
-        yield host.skips("rdma-core's units are not installed")
-
-
-def _idle(view: View) -> list[str]:
-    """Return the inactive units that systemd starts for the devices that are there."""
-    devices = view.facts.rdma_devices
-    expected = {TARGET, *map(list_unit, lists_for(devices))} if devices else ()
-    return [
-        unit.name
-        for unit in view.facts.software.units
-        if unit.name in expected
-        and unit.load == "loaded"
-        and unit.active not in ("active", "failed", "activating")
-    ]
+    elif not units:
+        yield About(UNITS.id).skips("the state of systemd's units is unknown")
+    elif not (failed or openibd) and not (devices and rdma_core is not False):
+        yield About(UNITS.id).skips(
+            "no RDMA device, or rdma-core's units are not installed"
+        )
 
 
 # More would hide the other findings; facts -o json has them all.
@@ -125,14 +117,9 @@ _TOOL = (
 _FIXES = (
     ("(?i)permission denied|not permitted", "run it as root"),
     (" was not run: ", "run it on that host itself"),
-    ("disappeared during the read", "run it again"),
     (
         rf"^{_TOOL}\b.* failed: No such file",
-        "install the tool: dnf install '*bin/{tool}'",
-    ),
-    (
-        rf"^{_TOOL}\b.* (?:no answer|timed out)",
-        "see which service or driver holds it up: journalctl -b -n 50",
+        "install the tool: dnf install '*/*bin/{tool}'",
     ),
     # A warning of it; NFS does not need programs' libraries (libibverbs/init.c).
     (
@@ -170,9 +157,7 @@ def _vdsm(view: View) -> Iterator[Finding]:
     text, about = view.facts.software.vdsm_version, About(VDSM.id)
     version = parsed(text)
     if version is None:
-        sentence = "VDSM's version is unknown"
-        if text:
-            sentence = f"VDSM's version {text!a} is not a version number"
+        sentence = f"VDSM's version is unknown ({text!a})"
         yield about.skips(sentence, f"rpm -q vdsm; {_FIRST_TEXT} is required")
     elif version >= FIRST:
         yield about.passes(f"VDSM {text} reports IPoIB netdevs as NICs")
@@ -208,7 +193,6 @@ _ENABLE = (
 def _daemon(view: View) -> Iterator[Outcome]:
     about, wanted = About(DAEMON.id), "; ".join(_wanted(view))
     unit = next((u for u in view.facts.software.units if u.name == DAEMON_UNIT), None)
-    again = f"journalctl -b -u {DAEMON_UNIT}; then: systemctl restart {DAEMON_UNIT}"
     if not wanted:
         sentence = "the policy has no health_interval, metrics_folder or partitions"
         yield about.skips(f"{sentence}: follow for a netdev of this host")
@@ -216,13 +200,14 @@ def _daemon(view: View) -> Iterator[Outcome]:
         yield about.skips(f"it is unknown if {DAEMON_UNIT} is running")
     elif unit.active in _RUNS:
         yield about.passes(f"{DAEMON_UNIT} is running: {wanted}")
-    elif unit.load == "not-found":
-        fix = "install the package ovirt-rdma-host again"
-        yield about.fails(f"{DAEMON_UNIT} is not installed, but {wanted}", fix)
-    elif unit.active == "failed":
-        yield about.fails(f"{DAEMON_UNIT} has failed, but {wanted}", again)
     else:
-        yield about.fails(f"{DAEMON_UNIT} is not running, but {wanted}", _ENABLE)
+        again = f"systemctl restart {DAEMON_UNIT}"
+        yield about.fails(
+            f"{DAEMON_UNIT} is not running ({unit.load}, {unit.active}), but {wanted}",
+            f"journalctl -b -u {DAEMON_UNIT}; then: {again}"
+            if unit.active == "failed"
+            else _ENABLE,
+        )
 
 
 def _wanted(view: View) -> Iterator[str]:
@@ -241,21 +226,42 @@ DAEMON = Rule("DAEMON-01", _daemon)
 
 
 def _names(view: View) -> Iterator[Finding]:
-    host = view.policy.host
+    host, modules = view.policy.host, view.facts.modules
     if host.is_empty:
         yield About(NAMES.id).skips("the policy has no host part")
     for rule in host.interfaces:
         yield _interface(view, rule)
-    yield from _modules(view)
+    known = {*(modules.available or ()), *modules.loaded}
+    named = (*host.modules, *(option.module for option in host.module_options))
+    for name in dict.fromkeys(map(module_name, named)):
+        near = "" if name in CONCERNED else did_you_mean(name, known)
+        if near:
+            sentence = f"the policy names an unknown module {name}; {near}"
+            yield About(NAMES.id, name).warns(sentence, f"modinfo {name}")
     for vf_rule in host.virtual_functions:
-        yield _vfs(view, vf_rule)
+        about, title = About(NAMES.id, vf_rule.name), vf_rule.title
+        devices = dict.fromkeys(
+            port.device.name
+            for port in view.ports
+            if vf_rule_for(host, port.device, port.port) == vf_rule
+        )
+        if devices:
+            yield about.passes(f"{title} names {', '.join(devices)}")
+        else:
+            yield about.warns(
+                f"{title} names no RDMA device of this host",
+                "nothing to fix if the rule is for other hosts; ovirt-rdma-host facts",
+            )
 
 
 def _interface(view: View, rule: InterfaceRule) -> Finding:
     about, title = About(NAMES.id, rule.name), rule.title
     named = [port for port in view.ports if rule in port.rules]
     if not named:
-        present = ", ".join(port.name for port in view.ports[:8])
+        present = ", ".join(
+            f"{place.name} ({place.port.link_layer}, {place.port.guid or 'no GUID'})"
+            for place in view.ports[:8]
+        )
         fix = "nothing to fix if the rule is for other hosts; "
         fix += f"ports here: {present}" if present else "else see DRIVER-01"
         why = _why(rule, view.ports)
@@ -271,7 +277,11 @@ def _interface(view: View, rule: InterfaceRule) -> Finding:
             f"{title} names {places}, which has no netdev",
             "ip link; an InfiniBand port has a netdev if ib_ipoib is loaded",
         )
-    if not with_pkey and _is_planned(view, rule):
+    # Those that another rule names, and those of partitions: follow.
+    children = [p for r in view.policy.host.interfaces for p in r.pkey_children]
+    children += [child.pkey for child in required_children(view)]
+    own = partition_of(rule.pkey)
+    if not with_pkey and own and own in map(partition_of, children):
         return about.passes(f"{title} names a P_Key child that the plan creates")
     if not with_pkey:
         fix = f"pkey_children: [{rule.pkey}] in another rule creates one"
@@ -288,65 +298,17 @@ def _interface(view: View, rule: InterfaceRule) -> Finding:
     )
 
 
-def _is_planned(view: View, rule: InterfaceRule) -> bool:
-    """Whether another rule requires a child with the P_Key that this one names."""
-    wanted = [p for r in view.policy.host.interfaces for p in r.pkey_children]
-    wanted += [child.pkey for child in required_children(view)]  # of partitions: follow
-    own = partition_of(rule.pkey)
-    return own is not None and own in map(partition_of, wanted)
-
-
 def _why(rule: InterfaceRule, ports: Sequence[Port]) -> str:
-    """Return which keys of the rule match no port, with the nearest name of each."""
+    """Return which keys of the rule match no port."""
     if not ports:
         return "it has no RDMA device"
     wrong = []
-    for key, wanted, present in (
-        ("device", rule.device, [p.device.name for p in ports]),
-        ("pci", rule.pci, [p.device.pci.address for p in ports if p.device.pci]),
-        ("guid", rule.guid, [p.port.guid for p in ports if p.port.guid]),
-        ("port", rule.port, [str(p.port.number) for p in ports]),
-        ("link_layer", rule.link_layer, [p.port.link_layer for p in ports]),
-    ):
-        # If the rule had this key only.
-        alone = InterfaceRule(rule.number, rule.name)
-        alone = replace(alone, **{key: getattr(rule, key)})
-        if wanted is None or any(names_port(alone, p.device, p.port) for p in ports):
-            continue
-        names = isinstance(wanted, str) and key != "link_layer"
-        near = did_you_mean(str(wanted), present) if names else ""
-        some = ", ".join([*dict.fromkeys(present)][:4])
-        hint = f" ({near or 'present: ' + some})" if present else ""
-        wrong.append(f"no {key} {wanted}{hint}")
+    for key in ("device", "pci", "guid", "port", "link_layer"):
+        wanted = getattr(rule, key)
+        alone = replace(InterfaceRule(rule.number, rule.name), **{key: wanted})
+        if wanted and not any(names_port(alone, p.device, p.port) for p in ports):
+            wrong.append(f"no {key} {wanted}")
     return " and ".join(wrong) or "no port matches all of its keys"
-
-
-def _vfs(view: View, rule: VfRule) -> Finding:
-    about, host = About(NAMES.id, rule.name), view.policy.host
-    names = dict.fromkeys(
-        port.device.name
-        for port in view.ports
-        if vf_rule_for(host, port.device, port.port) == rule
-    )
-    if names:
-        return about.passes(f"{rule.title} names {', '.join(names)}")
-    return about.warns(
-        f"{rule.title} names no RDMA device of this host",
-        "nothing to fix if the rule is for other hosts; ovirt-rdma-host facts",
-    )
-
-
-def _modules(view: View) -> Iterator[Finding]:
-    modules = view.facts.modules
-    known = {*(modules.available or ()), *modules.loaded}
-    options = (option.module for option in view.policy.host.module_options)
-    for name in dict.fromkeys(map(module_name, (*view.policy.host.modules, *options))):
-        near = "" if name in CONCERNED else did_you_mean(name, known)
-        if near:
-            yield About(NAMES.id, name).warns(
-                f"the policy names an unknown module {name}; {near}",
-                f"modinfo {name}",
-            )
 
 
 NAMES = Rule("POLICY-01", _names, "no module name in the policy looks mistyped", PASS)

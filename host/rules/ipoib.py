@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Say which mode and MTU an IPoIB netdev can have, which it gets, and which profile of
-NetworkManager stores the settings of a netdev. Pure.
+"""Say which mode and MTU an IPoIB netdev can have and gets, which profile stores the
+settings of a netdev, and which P_Key children there are. Pure.
 
 The profile of an IPoIB netdev is the netdev's own profile or one that the plan creates.
 If NetworkManager does not manage the netdev, its settings are only in sysfs. RoCE: the
@@ -34,8 +34,14 @@ recommends it, mlx5 supports nothing else, and Omni-Path's vendor measures highe
 throughput with it for parallel streams. Without TSO a datagram sender has CPU costs for
 every 2044 or 4092 bytes, so the large packets of connected mode are faster.
 
-Sources: Linux Documentation/infiniband/ipoib.rst and
-drivers/infiniband/ulp/ipoib/{ipoib.h,ipoib_main.c,ipoib_cm.c}, Linux 6.1; Red Hat,
+IPOIB-PKEY-01 creates the P_Key children that the policy requires, and checks that the
+port is a member of their partitions. IPOIB-PKEY-02 lets the daemon update the children
+from the port's P_Key table if the policy has ``partitions: follow``. A planned child is
+an Interface with the values that it has right after its creation.
+
+Sources: Linux Documentation/infiniband/ipoib.rst and drivers/infiniband/ulp/ipoib
+(ipoib.h, ipoib_main.c, ipoib_cm.c; ipoib_vlan.c, ipoib_vlan_add), Linux 6.1;
+NetworkManager, nm_net_devname_infiniband; Red Hat,
 "Configuring InfiniBand and RDMA networks"; NVIDIA MLNX_OFED user manual, IPoIB;
 Cornelis CN5000 performance tuning, IPoIB.
 """
@@ -44,40 +50,56 @@ from __future__ import annotations
 
 import ipaddress
 import shlex
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Optional, Union
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Callable, Optional, Union
 
 from ovirt_rdma.host.facts.adapter_models import HFI1, MLX4, MLX5, model_of
 from ovirt_rdma.host.facts.devices import (
     TSO_FEATURES,
     Guid,
+    Ipoib,
     Netdev,
     Profile,
     RdmaDevice,
+    RdmaPort,
 )
 from ovirt_rdma.host.facts.infiniband import (
     AUTO,
     CONNECTED,
     CONNECTED_MTU,
     DATAGRAM,
+    DEFAULT_PARTITION,
     GROUP_MTUS,
     HEADER,
+    full_member,
+    is_full_member,
+    partition_bits,
     partition_of,
 )
 from ovirt_rdma.host.facts.model import KernelOption
 from ovirt_rdma.host.paths import NET_CLASS
+from ovirt_rdma.host.policy.model import FOLLOW, interface_rule_for
 from ovirt_rdma.host.rules.base import (
+    FILE,
+    HOST,
     LINK_DOWN,
     LIVE,
     PROFILE,
     SYSFS,
+    About,
     Change,
+    Finding,
     Interface,
+    Outcome,
     Port,
+    Rule,
+    Step,
     View,
     is_persistent,
+    once_per_view,
 )
+from ovirt_rdma.host.system.files import FOLLOW_PARTITIONS, foreign_reason, own_text
 
 INFINIBAND_TYPE = "infiniband"
 NEW = "new:"
@@ -200,9 +222,8 @@ def _blocked(view: View, interface: Interface) -> tuple[str, str]:
     if addresses:
         return (
             f"{name} has the address {addresses[0]}, which is in no profile",
-            f"move the address to a profile of type infiniband for {name} with "
-            f"infiniband.transport-mode {DATAGRAM}, or remove it and let the engine "
-            "assign one",
+            f"move it to a profile of type infiniband for {name} with "
+            f"infiniband.transport-mode {DATAGRAM}, or let the engine assign one",
         )
     return "", ""
 
@@ -326,6 +347,14 @@ def _bare(number: str) -> str:
 _RC_FLAG = 0x80
 
 
+# What to do if a port's largest MTU is unknown.
+UNKNOWN_MTU_FIX = (
+    "install ibv_devinfo (libibverbs-utils), or see why it fails; on Omni-Path, whose "
+    "driver reports at most 4096 to verbs, set mtu to a number (10236 if the fabric "
+    "has 10240)"
+)
+
+
 @dataclass(frozen=True)
 class MtuLimit:
     """The largest IPoIB MTU in bytes, and a clause about what limits it."""
@@ -389,19 +418,6 @@ def port_limit(interface: Interface) -> Optional[MtuLimit]:
     return MtuLimit(most - HEADER, f"the port's largest MTU is {most}")
 
 
-def unknown_mtu_fix(device: RdmaDevice) -> str:
-    """Return the fix if a port's largest MTU is unknown."""
-    if device.driver == HFI1:
-        return (
-            "Omni-Path's driver reports at most 4096 to verbs: set mtu to a number, "
-            "10236 if the fabric has 10240"
-        )
-    return (
-        "install ibv_devinfo (libibverbs-utils; ibverbs-utils on Debian), or see why "
-        "it fails"
-    )
-
-
 def datagram_limit(interface: Interface) -> Optional[MtuLimit]:
     """Return the largest datagram MTU of port, link and policy; None if unknown.
 
@@ -440,14 +456,12 @@ def no_port_mtu(place: Union[Port, Interface]) -> str:
     Only mlx4 has it, for InfiniBand ports, but not on virtual functions, or while there
     are some (drivers/net/ethernet/mellanox/mlx4/main.c, mlx4_init_port_info).
     """
-    adapter = place.adapter
-    if not place.port.is_infiniband:
-        return "it is an Ethernet port, and only InfiniBand ports have that setting"
-    if place.device.driver != MLX4:
-        driver = place.device.driver or "another driver"
-        return f"only mlx4 has that setting, and this is {driver}"
-    if adapter and adapter.physical_function:
-        return "it is a virtual function, and only the physical one has that setting"
+    adapter, driver = place.adapter, place.device.driver
+    function = bool(adapter and adapter.physical_function)
+    if driver != MLX4 or function or not place.port.is_infiniband:
+        of = f"{'a virtual function' if function else 'a port'} of {driver}"
+        only = "only InfiniBand ports of physical functions of mlx4 have that setting"
+        return f"{only}, and this is {of} ({place.port.link_layer})"
     if adapter and adapter.vfs:
         return f"mlx4 does not allow it while there are {adapter.vfs} VFs"
     if port_mtu_of(place) is None:
@@ -608,8 +622,7 @@ def _best(view: View, interface: Interface) -> Choice:
         why = "on Omni-Path it carries up to 10236 bytes and scales better"
         return Choice(DATAGRAM, why)
     if driver is None or without_tso is None:
-        what = "driver" if driver is None else "TSO state"
-        why = f"the {what}, which decides, is unknown"
+        why = "the driver, or its TSO state, is unknown, which decides"
         return Choice(interface.mode or DATAGRAM, why, unknown=True)
     if without_tso:
         why = f"{without_tso}, and packets of {CONNECTED_MTU} bytes cost less CPU"
@@ -643,3 +656,314 @@ def too_large_for_datagrams(view: View, interface: Interface) -> str:
         return ""
     wanted = f"MTU {decided.wanted} ({decided.who})"
     return f"{wanted} does not fit a datagram: {decided.limit.reason}"
+
+
+# The kernel names a child "%.10s.%04x".
+PARENT_LENGTH = 10
+
+
+@dataclass(frozen=True)
+class WantedChild:
+    """A child that the policy requires on ``parent``, a port's base netdev.
+
+    pkey: such as ``0x8001``, with bit 15 set, as the kernel sets it
+    name: the name that the kernel gives it; if it exists, its present name
+    member: the port's P_Key table entry for the partition (``0x0001``: limited member),
+        None if the table has none
+    refused: why it cannot be created, and its ``fix``
+    """
+
+    parent: Interface
+    pkey: str
+    name: str
+    exists: bool
+    member: Optional[str]
+    refused: str = ""
+    fix: str = ""
+
+
+@once_per_view
+def required_children(view: View) -> tuple[WantedChild, ...]:
+    """Return the children that the policy requires, port by port."""
+    present = {
+        (interface.parent, partition_of(interface.pkey)): interface.name
+        for interface in view.ipoib
+        if interface.parent
+    }
+    taken = {netdev.name for netdev in view.facts.netdevs}
+    wanted = []
+    for parent in view.ipoib:
+        if parent.is_child:
+            continue
+        keys = (int(text, 16) for text in parent.policy.pkey_children)
+        named = tuple(dict.fromkeys(map(partition_bits, keys)))
+        for partition in followed_partitions(parent) if parent.follows else named:
+            pkey = full_member(partition)
+            existing = present.get((parent.name, partition))
+            name = existing or f"{parent.name[:PARENT_LENGTH]}.{pkey[2:]}"
+            refused, fix = "", ""
+            if not existing:
+                refused, fix = _refused(view, parent, partition, name)
+            if not existing and name in taken:
+                refused = f"another netdev {name} exists, or will exist"
+                name = f"{parent.name}.{pkey[2:]}"
+            taken.add(name)
+            member = table_entry(parent.port, partition)
+            wanted.append(
+                WantedChild(parent, pkey, name, bool(existing), member, refused, fix)
+            )
+    return tuple(wanted)
+
+
+def followed_partitions(parent: Interface) -> tuple[int, ...]:
+    """Return the partitions of the port of ``parent``, in the order of its table.
+
+    Without the default partition and the base netdev's own, which is at index 0
+    (ipoib_parent_init in drivers/infiniband/ulp/ipoib/ipoib_main.c).
+    """
+    excluded = {None, DEFAULT_PARTITION, partition_of(parent.pkey)}
+    excluded |= {partition_of(e.value) for e in parent.port.pkeys if e.index == 0}
+    partitions = (partition_of(entry.value) for entry in parent.port.pkeys)
+    return tuple(
+        dict.fromkeys(p for p in partitions if p is not None and p not in excluded)
+    )
+
+
+def planned_children(view: View) -> tuple[Interface, ...]:
+    """Return the children that the plan creates, with their values right after."""
+    children = required_children(view)
+    return tuple(
+        _planned(view, child)
+        for child in children
+        if not (child.exists or child.member is None or child.refused)
+    )
+
+
+def _planned(view: View, child: WantedChild) -> Interface:
+    parent, limit = child.parent, port_limit(child.parent)
+    netdev = replace(
+        parent.netdev,
+        name=child.name,
+        mtu=limit.mtu if limit else parent.netdev.mtu,
+        driver="ipoib",
+        operstate="down",
+        carrier=None,
+        uppers=(),
+        lowers=(),
+        addresses=(),
+        ipoib=Ipoib(DATAGRAM, child.pkey, parent.name),
+    )
+    wanted = interface_rule_for(view.policy.host, netdev, parent.device, parent.port)
+    unused = replace(parent, profile=None, network=None, uses=())
+    return replace(unused, netdev=netdev, wanted=wanted, planned=True)
+
+
+@once_per_view
+def parents_first(view: View) -> tuple[Interface, ...]:
+    """Return all IPoIB netdevs, planned ones included, parents before children."""
+    everything = (*view.ipoib, *planned_children(view))
+    return tuple(sorted(everything, key=lambda i: (i.is_child, i.name)))
+
+
+NO_NETDEV = "this host has no IPoIB netdev"
+
+
+def of_netdevs(
+    rule: str,
+    judge: Callable[[View, About, Interface], Iterable[Outcome]],
+    otherwise: str = NO_NETDEV,
+    applies: Callable[[Interface], bool] = lambda _: True,
+) -> Rule:
+    """Return a rule about IPoIB netdevs; planned ones have steps only."""
+
+    def check(view: View) -> Iterator[Outcome]:
+        for one in filter(applies, parents_first(view)):
+            for outcome in judge(view, About(rule, one.name), one):
+                if not one.planned or isinstance(outcome, Step):
+                    yield outcome
+
+    return Rule(rule, check, otherwise)
+
+
+def table_entry(port: RdmaPort, partition: int) -> Optional[str]:
+    """Return the port's entry for ``partition``, a full member's first, or None."""
+    entries = [e.value for e in port.pkeys if partition_of(e.value) == partition]
+    return max(entries, key=lambda value: int(value, 16), default=None)
+
+
+def _refused(
+    view: View, parent: Interface, partition: int, name: str
+) -> tuple[str, str]:
+    """Return why a child cannot be created, and the fix; empty if it can."""
+    of_child = (
+        profile
+        for profile in view.profiles
+        if profile.type == INFINIBAND_TYPE and is_persistent(profile)
+        if profile.interface_name == name
+        or (
+            profile.value(PARENT) == parent.name
+            and partition_of(profile.value(P_KEY)) == partition
+        )
+    )
+    profile = next(of_child, None) if parent.name in view.managed else None
+    if partition_of(parent.pkey) == partition:
+        return f"{parent.name} itself is in that partition", ""
+    if parent.name in view.managed and len(parent.name) > PARENT_LENGTH:
+        names = f"the kernel names children by the first {PARENT_LENGTH} letters of "
+        return names + f"{parent.name}, and NetworkManager expects another name", ""
+    if profile is None:
+        return "", ""
+    return (
+        f"the profile {profile.name!r} is for this child, but NetworkManager has not "
+        "activated it",
+        f"nmcli connection up {profile.uuid}; or delete it, and apply creates one",
+    )
+
+
+def _children(view: View) -> Iterator[Outcome]:
+    required = required_children(view)
+    named = {child.name for child in required}
+    for child in required:
+        yield from _wanted(view, child)
+    for interface in view.ipoib:
+        about, port = About(CHILDREN.id, interface.name), interface.port_name
+        if interface.is_child and interface.name not in named:
+            yield _existing(about, interface)
+        if not interface.follows or followed_partitions(interface):
+            continue
+        if interface.port.pkeys:
+            none = f"{port} is in no partition that needs a child of {interface.name}"
+            yield about.passes(none)
+        else:
+            unread = f"the P_Key table of {port} could not be read"
+            yield about.fails(f"{unread}, so no child follows it")
+    for place in view.ports:
+        keys = [r for r in place.rules if r.pkey_children or r.partitions]
+        if keys and not any(one.is_ipoib for one in view.on_port(place)):
+            wanted = ", ".join(keys[0].pkey_children) or f"partitions: {FOLLOW}"
+            yield About(CHILDREN.id, place.name).fails(
+                f"{place.name} has no IPoIB netdev for the children of "
+                f"{keys[0].title} ({wanted})",
+                "modprobe ib_ipoib, and see IB-PORT-01 and DRIVER-01; a RoCE port has "
+                "no IPoIB",
+            )
+
+
+def _wanted(view: View, child: WantedChild) -> Iterator[Outcome]:
+    name, parent, port = child.name, child.parent, child.parent.port_name
+    about = About(CHILDREN.id, name)
+    if child.member is None:
+        table = f"the P_Key table of {port} could not be read"
+        if parent.port.pkeys:
+            table = f"the P_Key table of {port} has no {child.pkey}"
+        state = f"{name} has no carrier" if child.exists else f"{name} is not created"
+        guid = (parent.port.guid or "GUID").replace(":", "")
+        yield about.fails(
+            f"{table}, so {state}",
+            "add the port to the partition in the subnet manager (opensm's "
+            f"partitions.conf: NAME=0x{partition_bits(int(child.pkey, 16)):04x},ipoib "
+            f": 0x{guid}=full ;)",
+        )
+        return
+    limited = not is_full_member(child.member)
+    sentence = f"{name} {'exists' if child.exists else 'will be created'}, for P_Key "
+    sentence += child.pkey
+    if not child.exists:
+        rule = parent.wanted.title if parent.wanted else "the policy"
+        why = f"; {child.refused}" if child.refused else ""
+        missing = f"{rule} requires {name}, which does not exist{why}"
+        yield about.fails(missing, child.fix)
+        yield _step(view, about, child)
+    elif not limited:
+        yield about.passes(sentence)
+    if limited:
+        yield about.warns(
+            f"{sentence}, of which {port} is a limited member: it reaches full members "
+            "only",
+            "unless this is intended, set the port to full member in the subnet "
+            "manager's partitions (=full in partitions.conf)",
+        )
+
+
+def _step(view: View, about: About, child: WantedChild) -> Step:
+    parent, name, pkey = child.parent.name, child.name, child.pkey
+    if parent in view.managed:
+        planned = [i for i in parents_first(view) if i.planned and i.name == name]
+        choice = choose_mode(view, planned[0]) if planned else None
+        mode = DATAGRAM if choice is None or choice.refused else choice.mode
+        changes = new_profile(name, mode, parent, pkey)
+        after = f"profile {name!r} on {parent}, P_Key {pkey}, {mode} mode"
+        undo = f"deletes the profile, and NetworkManager removes {name}"
+    else:
+        folder = f"{NET_CLASS}/{parent}"
+        changes = (Change(SYSFS, f"{folder}/create_child", None, pkey),)
+        after = f"{name} on {parent}, P_Key {pkey}"
+        undo = f"writes {pkey} to {folder}/delete_child"
+    return about.step(
+        f"create {name}",
+        "none",
+        after,
+        LIVE,
+        reason="the children follow the port's P_Key table"
+        if child.parent.follows
+        else "the policy requires it, and the port is a member of its partition",
+        undo=undo,
+        changes=changes,
+        refused=child.refused,
+    )
+
+
+def _existing(about: About, interface: Interface) -> Finding:
+    name, partition = interface.name, partition_of(interface.pkey)
+    shown = f"{name} (P_Key {interface.pkey})"
+    if partition is None:
+        return about.warns(f"the P_Key of {name} could not be read")
+    if not interface.port.pkeys or table_entry(interface.port, partition):
+        return about.passes(f"{shown} is in a partition of its port")
+    return about.warns(
+        f"{shown} has no carrier: its P_Key is not in the port's table",
+        "add the port to the partition in the subnet manager (the child then comes up "
+        "by itself), or remove the child; with partitions: follow the daemon removes "
+        "those of ours that are not in use",
+    )
+
+
+def _follower(view: View) -> Iterator[Outcome]:
+    about = About(FOLLOWER.id)
+    parents = ", ".join(interface.name for interface in view.ipoib if interface.follows)
+    present = view.own_file(FOLLOW_PARTITIONS)
+    if not parents:
+        none = "no rule with partitions: follow applies to an IPoIB netdev here"
+        left = f"there is {FOLLOW_PARTITIONS}, but {none}; the children are unchanged"
+        revert = f"ovirt-rdma-host revert {FOLLOWER.id}/{HOST}"
+        yield about.warns(left, revert) if present else about.skips(none)
+        return
+    wanted = own_text(["partitions: follow"])
+    if present and present.text == wanted:
+        yield about.passes(f"the daemon may change the children of {parents}")
+        return
+    refused = foreign_reason(FOLLOW_PARTITIONS, present.text) if present else ""
+    yield about.fails(
+        f"the children of {parents} should follow the P_Key table, but "
+        + (refused or f"{FOLLOW_PARTITIONS} does not allow it")
+    )
+    before = present.text if present else None
+    yield about.step(
+        "let the daemon make and remove P_Key children",
+        "none",
+        "allowed",
+        LIVE,
+        reason="the kernel sends no event for a new P_Key, so the daemon reads the "
+        "table every few seconds",
+        undo=f"{FOLLOW_PARTITIONS} is removed; the children stay",
+        changes=(Change(FILE, FOLLOW_PARTITIONS, before, wanted),),
+        refused=refused,
+    )
+
+
+CHILDREN = Rule(
+    "IPOIB-PKEY-01",
+    _children,
+    "there are no P_Key children, and the policy requires none",
+)
+FOLLOWER = Rule("IPOIB-PKEY-02", _follower)

@@ -155,14 +155,15 @@ _SYMBOLS = {
     "ib_ipoib": "INFINIBAND_IPOIB",
     **adapter_models.SYMBOLS,
 }
-
-
-def is_built(facts: Facts, module: str) -> Optional[bool]:
-    """Whether the configuration has the module, which lists what is off; or None."""
-    config, symbol = facts.software.kernel_config, _SYMBOLS.get(module_name(module))
-    if config is None or symbol is None:
-        return None
-    return any(one.name == symbol and one.value in ("m", "y") for one in config)
+INSTALL_STACK = (
+    "install the stack's own NFS over RDMA modules (MLNX_OFED: mlnxofedinstall "
+    "--with-nfsrdma, package mlnx-nfsrdma), or remove the stack and use the "
+    "distribution's"
+)
+OTHER_KERNEL = (
+    "use another adapter, or an out-of-tree build of {module} for this kernel (ELRepo "
+    "has some; modinfo -F alias {module} shows the PCI ids that a build takes)"
+)
 
 
 def why_not_loaded(view: View, module: str) -> tuple[str, str]:
@@ -183,60 +184,26 @@ def why_not_loaded(view: View, module: str) -> tuple[str, str]:
 
 
 def _why_missing(facts: Facts, module: str) -> tuple[str, str]:
-    why, base = f"this kernel has no {module}", file_of(facts.modules, "ib_core")
+    base, config = file_of(facts.modules, "ib_core"), facts.software.kernel_config
+    why, symbol = f"this kernel has no {module}", _SYMBOLS.get(module_name(module))
     if base and not is_of_the_kernel(base):
         reinstall = f"reinstall the RDMA stack of {base} with {module}, or remove it"
         return why, INSTALL_STACK if module == NFS_MODULE else reinstall
-    built = is_built(facts, module)
-    if built:
+    # The configuration lists what is off, too.
+    values = {one.value for one in config or () if one.name == symbol}
+    # The kernel decides about the packages, not the distribution (OLVM runs UEK on EL),
+    # so the file is named: dnf(8), "Specifying File Provides".
+    package = f"dnf install '*/{facts.kernel_release}/*/{module}.ko*'"
+    if values & {"m", "y"}:
         why = f"this kernel was built with {module}, and the package that has it is not"
-        return f"{why} installed", package_fix(facts, module)
-    if built is False:
+        return f"{why} installed", package
+    if symbol and config is not None:
         why = f"this kernel is built without {module}"
-    if module not in _SYMBOLS or module in adapter_models.SYMBOLS:
+    if symbol is None or module in adapter_models.SYMBOLS:
         return why, OTHER_KERNEL.format(module=module)
-    if built is None:
-        return why, package_fix(facts, module)
-    symbol = _SYMBOLS[module]
+    if config is None:
+        return why, package
     return why, f"use the distribution's kernel, or one built with CONFIG_{symbol}=m"
-
-
-INSTALL_STACK = (
-    "install the stack's own NFS over RDMA modules (MLNX_OFED: mlnxofedinstall "
-    "--with-nfsrdma, package mlnx-nfsrdma), or remove the stack and use the "
-    "distribution's"
-)
-OTHER_KERNEL = (
-    "use another adapter, or an out-of-tree build of {module} for this kernel (ELRepo "
-    "has some; modinfo -F alias {module} shows the PCI ids that a build takes)"
-)
-# By the end of the kernel's release: the kernel decides about the packages, not the
-# distribution (OLVM, for example, runs UEK on EL). Sources: Oracle's release notes of
-# UEK 7 and 8, "Changes to UEK Content Distribution and Packaging"; ELRepo's kernel-ml;
-# RHEL 10, "The Linux kernel RPM package overview".
-_PACKAGES = (
-    (r".*uek\.\w+", "kernel-uek"),
-    (r".*\.elrepo\.\w+", "--enablerepo=elrepo-kernel kernel-ml"),
-    (r".*\.(?:el|fc)\d+\w*\.\w+", "kernel"),
-)
-_FLAVOUR = re.compile(r"(.*)\+(rt|64k|debug)")
-
-
-def package_fix(facts: Facts, module: str) -> str:
-    """Return the command that installs ``module`` for the running kernel."""
-    release, flavour = facts.kernel_release, ""
-    match = _FLAVOUR.fullmatch(release)
-    if match:
-        release, flavour = match[1], f"-{match[2]}"
-    forms = (kernel for form, kernel in _PACKAGES if re.fullmatch(form, release))
-    kernel = next(forms, None)
-    if kernel is None:
-        return f"install the package with {module} for kernel {release}"
-    package = f"{kernel}{flavour}-modules"
-    return (
-        f"dnf install {package}-{release}; if {module} is still missing, "
-        f"{package}-extra-{release} (dnf provides '*/{module}.ko*' names the package)"
-    )
 
 
 EVERY_DEVICE = "rdma"
@@ -338,14 +305,9 @@ def _file_step(
     )
 
 
-# Each module with its purpose. Aliases in Linux 6.1: net/sunrpc loads rpc<netid> for a
-# mount; libibverbs, libibumad and librdmacm request rdma-client-uverbs, -umad and
-# -rdma_cm.
-_FOR_ALL = {
-    "ib_uverbs": "RDMA for programs",
-    "rdma_ucm": "RDMA CM for programs",
-    NFS_MODULE: "NFS over RDMA",
-}
+# Each module with its purpose, but rpcrdma (NFSRDMA-01). Aliases in Linux 6.1:
+# libibverbs, libibumad and librdmacm request rdma-client-uverbs, -umad and -rdma_cm.
+_FOR_ALL = {"ib_uverbs": "RDMA for programs", "rdma_ucm": "RDMA CM for programs"}
 _FOR_INFINIBAND = {
     "ib_ipoib": "IP over InfiniBand",
     "ib_umad": "ibstat and a subnet manager",
@@ -354,8 +316,8 @@ _FOR_INFINIBAND = {
 _ON_DEMAND = ("ib_umad", *_FOR_ALL)
 
 
-def _needs(view: View) -> dict[str, str]:
-    devices = view.facts.rdma_devices
+def _needed(view: View) -> Iterator[Finding]:
+    devices, openibd = view.facts.rdma_devices, openibd_runs(view)
     needs: dict[str, str] = {}
     if any(device.is_soft_roce for device in devices):
         needs[SOFT_ROCE] = "Soft-RoCE"
@@ -363,11 +325,6 @@ def _needs(view: View) -> dict[str, str]:
         needs.update(_FOR_ALL)
     if any(port.is_infiniband for device in devices for port in device.ports):
         needs.update(_FOR_INFINIBAND)
-    return needs
-
-
-def _needed(view: View) -> Iterator[Finding]:
-    needs, openibd = _needs(view), openibd_runs(view)
     if needs and has_rdma_core(view) is False and not openibd:
         yield About(NEEDED.id).warns(
             "rdma-core is not installed, so nothing loads the RDMA modules for this "
@@ -378,28 +335,29 @@ def _needed(view: View) -> Iterator[Finding]:
         loader = _loader(view, module)
         if not loader and openibd:
             loader = "openibd (/etc/infiniband/openib.conf)"
-        about, loaded = About(NEEDED.id, module), is_loaded(view.facts.modules, module)
-        if loaded:
-            yield _loaded(view, about, loader)
-        else:
-            yield _not_loaded(view, about, purpose, loader)
+        judge = _loaded if is_loaded(view.facts.modules, module) else _not_loaded
+        yield judge(view, About(NEEDED.id, module), purpose, loader)
+
+
+def _loaded(view: View, about: About, _: str, loader: str) -> Finding:
+    module, lines = about.subject, view.facts.modules.load_lines
+    listed = any(line.module == module for line in lines)
+    if loader:
+        return about.passes(f"{module} is loaded; {loader} loads it at boot")
+    if module in _ON_DEMAND:
+        return about.passes(f"{module} is loaded; the kernel loads it at first use")
+    if module in view.policy.host.modules:
+        return about.skips(f"{module} is loaded; the policy names it: see MODULE-02")
+    if has_rdma_core(view) is None and (listed or not lines):
+        return about.skips(f"{module} is loaded; it is unknown what loads it at boot")
+    sentence = f"{module} is loaded, but nothing loads it at boot"
+    return about.warns(sentence, _policy_line(module))
 
 
 def _not_loaded(view: View, about: About, purpose: str, loader: str) -> Finding:
     modules, module = view.facts.modules, about.subject
-    known, line = is_available(modules, module), blocking_line(modules, module)
-    # Without it there are no interfaces that the policy may name.
-    wanted = module in _FOR_INFINIBAND and any(
-        rule.link_layer in (None, INFINIBAND) for rule in view.policy.host.interfaces
-    )
-    # A blacklist hides a module's aliases, not the name by which the kernel requests
-    # rpcrdma (modprobe.d(5)).
-    if line and line.command == "blacklist" and module == NFS_MODULE:
-        line = None
-    if module == NFS_MODULE and (known is False or mismatch(modules)):
-        return about.skips(f"{module} cannot be loaded: see NFSRDMA-01")
-    why, fix = why_not_loaded(view, module)
-    if known is not False and not line:
+    known, (why, fix) = is_available(modules, module), why_not_loaded(view, module)
+    if known is not False and not blocking_line(modules, module):
         why = f"{module} is not loaded"
         if module in _ON_DEMAND:
             at_use = f"the kernel loads it at first use ({purpose})"
@@ -412,24 +370,11 @@ def _not_loaded(view: View, about: About, purpose: str, loader: str) -> Finding:
             fix = "see MODULE-02: the policy names it"
         else:
             fix = _policy_line(module)
-    bad = FAIL if wanted else WARN
-    return about.finds(bad, f"{why}; it is for {purpose}", fix)
-
-
-def _loaded(view: View, about: About, loader: str) -> Finding:
-    module = about.subject
-    if loader:
-        return about.passes(f"{module} is loaded; {loader} loads it at boot")
-    if module in _ON_DEMAND:
-        return about.passes(f"{module} is loaded; the kernel loads it at first use")
-    if module in view.policy.host.modules:
-        return about.skips(f"{module} is loaded; the policy names it: see MODULE-02")
-    lines = view.facts.modules.load_lines
-    listed = any(line.module == module for line in lines)
-    if has_rdma_core(view) is None and (listed or not lines):
-        return about.skips(f"{module} is loaded; it is unknown what loads it at boot")
-    sentence = f"{module} is loaded, but nothing loads it at boot"
-    return about.warns(sentence, _policy_line(module))
+    # Without it there are no interfaces that the policy may name.
+    wanted = module in _FOR_INFINIBAND and any(
+        rule.link_layer in (None, INFINIBAND) for rule in view.policy.host.interfaces
+    )
+    return about.finds(FAIL if wanted else WARN, f"{why}; it is for {purpose}", fix)
 
 
 def _policy_line(module: str) -> str:
@@ -438,41 +383,49 @@ def _policy_line(module: str) -> str:
 
 def _wanted(view: View) -> Iterator[Outcome]:
     wanted = dict.fromkeys(map(module_name, view.policy.host.modules))
-    kept = own_lines(view, MODULES_LOAD)
+    kept, lines = own_lines(view, MODULES_LOAD), []
     if not wanted and kept:
         yield _no_longer(WANTED.id, MODULES_LOAD, ", ".join(kept))
-    if not wanted:
-        return
-    lines, steps = [], []
     for module in wanted:
         about, refused = About(WANTED.id, module), _refusal(view, module)
         loader = _loader(view, module, MODULES_LOAD)
         if not refused and not loader:
             lines.append(module)
         loaded = is_loaded(view.facts.modules, module)
-        if not loaded and module in CONCERNED:
-            steps.append(
-                about.step(
-                    f"load {module}",
-                    "not loaded",
-                    "loaded",
-                    LIVE,
-                    reason=f"the policy requires {module}",
-                    undo="the module stays loaded until the next boot",
-                    changes=(Change(MODULE, module, None, "loaded"),),
-                    refused=refused,
-                )
+        now = "is loaded" if loaded else "is not loaded"
+        by = loader or (MODULES_LOAD if module in kept else "")
+        if refused:
+            yield about.fails(
+                f"{module} cannot be loaded at boot: {refused}",
+                "remove what prevents it, or remove the module from the policy",
             )
-        ours = MODULES_LOAD if module in kept else ""
-        yield _wanted_finding(about, refused, loaded, loader or ours)
-    yield from _file_step(
-        *(view, WANTED.id, MODULES_LOAD, lines),
-        f"load {', '.join(lines)} at every boot" if lines else "load no modules",
-        between=", ",
-        effect=LIVE,
-        reason="the policy requires them, and nothing else on this host loads them",
-    )
-    yield from steps
+        elif module not in CONCERNED:
+            sentence = f"it is unknown if {module} is loaded"
+            yield about.skips(sentence, f"lsmod | grep {module}")
+        elif loaded and by:
+            yield about.passes(f"{module} {now}; {by} loads it at boot")
+        else:
+            boot = f"{by or 'nothing'} loads it at boot"
+            yield about.warns(f"{module} {now}, and {boot}", "ovirt-rdma-host plan")
+        if not loaded and module in CONCERNED:
+            yield about.step(
+                f"load {module}",
+                "not loaded",
+                "loaded",
+                LIVE,
+                reason=f"the policy requires {module}",
+                undo="the module stays loaded until the next boot",
+                changes=(Change(MODULE, module, None, "loaded"),),
+                refused=refused,
+            )
+    if wanted:
+        yield from _file_step(
+            *(view, WANTED.id, MODULES_LOAD, lines),
+            f"load {', '.join(lines)} at every boot" if lines else "load no modules",
+            between=", ",
+            effect=LIVE,
+            reason="the policy requires them, and nothing else on this host loads them",
+        )
 
 
 def _no_longer(rule: str, path: str, text: str) -> Finding:
@@ -491,23 +444,6 @@ def _refusal(view: View, module: str) -> str:
             return f"it is unknown if this kernel has {module}"
         return f"this kernel has no {module}"
     return f"{place_of(line)} prevents it ({line.command} {module})" if line else ""
-
-
-def _wanted_finding(about: About, refused: str, loaded: bool, loader: str) -> Finding:
-    module = about.subject
-    if refused:
-        return about.fails(
-            f"{module} cannot be loaded at boot: {refused}",
-            "remove what prevents it, or remove the module from the policy",
-        )
-    if module not in CONCERNED:
-        sentence = f"it is unknown if {module} is loaded"
-        return about.skips(sentence, f"lsmod | grep {module}")
-    now = "is loaded" if loaded else "is not loaded"
-    boot = f"{loader} loads it at boot" if loader else "nothing loads it at boot"
-    if loaded and loader:
-        return about.passes(f"{module} {now}; {boot}")
-    return about.warns(f"{module} {now}, and {boot}", "ovirt-rdma-host plan")
 
 
 # The parameters of the kernel's own modules: module_param() in Linux 4.18 to 6.12. A
@@ -549,9 +485,20 @@ PARAMETERS: dict[str, frozenset[str]] = {
     },
 }
 
-_NAME = re.compile(r"([\w-]+)(?:=|$)")
+_OPTION = re.compile(r"([\w-]+)(?:=(.*)|$)", re.DOTALL)
 # Quotes can enclose blanks: dyndbg="file x +p".
 _WORDS = re.compile(r'(?:"[^"]*"?|[^\s"])+')
+
+
+def _options_of_others(modules: Modules) -> Iterator[tuple[str, str, str, str]]:
+    """Yield module, option, value and place of each option that is set by another file
+    than ours, or by the kernel's command line.
+    """
+    for line in modules.modprobe_lines:
+        if line.command == "options" and line.file != MODPROBE:
+            for match in map(_OPTION.match, _WORDS.findall(line.text)):
+                if match:
+                    yield line.module, match[1], match[2] or "", place_of(line)
 
 
 def _plain_name(option: str) -> str:
@@ -579,11 +526,8 @@ def _is_dead(view: View, module: str, option: str) -> Optional[bool]:
 
 def _unknown_options(view: View) -> Iterator[Finding]:
     places = [
-        (line.module, match[1], place_of(line))
-        for line in view.facts.modules.modprobe_lines
-        if line.command == "options" and line.file != MODPROBE
-        for match in map(_NAME.match, _WORDS.findall(line.text))
-        if match
+        (module, name, where)
+        for module, name, _, where in _options_of_others(view.facts.modules)
     ]
     options = view.policy.host.module_options
     places += [(option.module, option.name, "policy.yaml") for option in options]
@@ -619,18 +563,13 @@ def _set_elsewhere(modules: Modules, option: ModuleOption) -> Optional[tuple[str
 
     The kernel uses the last of several values (kernel/params.c).
     """
-    setting = None
-    for line in modules.modprobe_lines:
-        if (
-            line.command == "options"
-            and line.file != MODPROBE
-            and line.module == module_name(option.module)
-        ):
-            for word in line.text.split():
-                name, _, value = word.partition("=")
-                if _plain_name(name) == _plain_name(option.name):
-                    setting = value, place_of(line)
-    return setting
+    wanted = module_name(option.module), _plain_name(option.name)
+    found = [
+        (value, place)
+        for module, name, value, place in _options_of_others(modules)
+        if (module, _plain_name(name)) == wanted
+    ]
+    return found[-1] if found else None
 
 
 def running_value(modules: Modules, module: str, option: str) -> Optional[str]:
@@ -664,15 +603,12 @@ def _options(view: View) -> Iterator[Outcome]:
     options = view.policy.host.module_options
     if not options and kept:
         yield _no_longer(OPTIONS.id, MODPROBE, "; ".join(kept))
-    if not options:
-        return
-    lines, refusals, running = [], [], []
+    lines, running = [], []
     for option in options:
         module, name = option.module, option.name
         about = About(OPTIONS.id, f"{module}.{name}")
         text = f"{module} {name}={option.value}"
-        in_facts = module_name(module) in CONCERNED
-        loaded = is_loaded(modules, module)
+        in_facts, loaded = module_name(module) in CONCERNED, is_loaded(modules, module)
         value, place = _set_elsewhere(modules, option) or ("", "")
         if in_facts and is_available(modules, module) is False:
             yield about.skips(f"this kernel has no {module}, so {text} is ignored")
@@ -684,34 +620,31 @@ def _options(view: View) -> Iterator[Outcome]:
                 f"{place} sets {name}={value}, the policy requires {option.value}",
                 f"remove {name} from {place}, or from the policy",
             )
-            refusals.append(
-                about.step(
-                    f"set {text}",
-                    value,
-                    option.value,
-                    REBOOT if loaded else LIVE,
-                    refused=f"{place} sets {name}={value}",
-                )
+            yield about.step(
+                f"set {text}",
+                value,
+                option.value,
+                REBOOT if loaded else LIVE,
+                refused=f"{place} sets {name}={value}",
             )
         else:
-            line = f"options {text}"
-            ours = MODPROBE if line in kept else ""
-            yield _option_finding(about, view, option, place or ours)
+            by = place or (MODPROBE if f"options {text}" in kept else "")
+            yield _option_finding(about, view, option, by)
             if not place:
-                lines.append(line)
+                lines.append(f"options {text}")
                 running += [module] if loaded else []
     reason = "the policy requires these options"
     if running:
         names = ", ".join(dict.fromkeys(running))
         reason += f"; {names} is loaded, and reads them only at load: {_INITRAMFS}"
-    yield from _file_step(
-        *(view, OPTIONS.id, MODPROBE, lines),
-        f"write {MODPROBE}" if lines else f"remove {MODPROBE}",
-        between="; ",
-        effect=REBOOT if running else LIVE,
-        reason=reason,
-    )
-    yield from refusals
+    if options:
+        yield from _file_step(
+            *(view, OPTIONS.id, MODPROBE, lines),
+            f"write {MODPROBE}" if lines else f"remove {MODPROBE}",
+            between="; ",
+            effect=REBOOT if running else LIVE,
+            reason=reason,
+        )
 
 
 def _option_finding(
@@ -720,11 +653,9 @@ def _option_finding(
     """Return the finding about an option, which ``where`` sets (empty: nothing)."""
     modules, text = view.facts.modules, f"{option.module} {option.name}={option.value}"
     now = running_value(modules, option.module, option.name)
-    same = now is not None and same_value(now, option.value)
     if not where:
-        running = "" if now is None else f"; the running module has {now}"
-        return about.warns(f"nothing sets {text}{running}", "ovirt-rdma-host plan")
-    if now is not None and not same:
+        return about.warns(f"nothing sets {text}", "ovirt-rdma-host plan")
+    if now is not None and not same_value(now, option.value):
         sentence = f"{where} sets {text}, but the running module has {now}"
         return about.warns(sentence, f"reboot; {_INITRAMFS}")
     if now is None and is_loaded(modules, option.module):

@@ -15,7 +15,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Callable, Optional
 
-from ovirt_rdma.host.export import Export, MountOptions, nfs_check
+from ovirt_rdma.host.export import (
+    AUTO,
+    Export,
+    MountOptions,
+    ServerKind,
+    kind_of,
+    needs_vendors_client,
+    nfs_check,
+)
 from ovirt_rdma.host.facts.adapter_models import model_of
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
 from ovirt_rdma.host.facts.model import ConnectionActivity, MountActivity, NfsMount
@@ -40,12 +48,10 @@ from ovirt_rdma.host.rules.modules import (
     file_of,
     is_available,
     is_loaded,
-    is_of_the_kernel,
     mismatch,
     vendors_client,
     why_not_loaded,
 )
-from ovirt_rdma.host.server_kinds import AUTO, ServerKind, kind_of, needs_vendors_client
 
 # Drivers of bus devices whose RDMA devices set IB_DEVICE_MEM_MGT_EXTENSIONS
 # (drivers/infiniband in Linux 6.1): mlx4, mlx5, hfi1, irdma on ice and i40e, bnxt_re on
@@ -61,27 +67,30 @@ _SWITCHES = "/sys/kernel/sunrpc/xprt-switches"
 
 
 def _module(view: View) -> Iterator[Finding]:
-    modules = view.facts.modules
-    about = About("NFSRDMA-01", NFS_MODULE)
+    modules, about = view.facts.modules, About("NFSRDMA-01", NFS_MODULE)
     bad = FAIL if view.wants_nfs_over_rdma else WARN
-    line, loaded = blocking_line(modules, NFS_MODULE), is_loaded(modules, NFS_MODULE)
-    available, path = is_available(modules, NFS_MODULE), file_of(modules, NFS_MODULE)
-    why, fix = why_not_loaded(view, NFS_MODULE)
-    foreign = path if path and not is_of_the_kernel(path) else ""
-    of_ofed = "mlnx" in foreign or "ofa_kernel" in foreign
-    if loaded and of_ofed and view.facts.rdma_slots is None:
-        # One without content, for those that were not chosen (--with-nfsrdma).
-        yield about.warns(
-            f"rpcrdma ({path}) is loaded and shows none of its settings: it is a "
-            "placeholder that does nothing",
-            INSTALL_STACK,
-        )
-    elif loaded:
-        yield about.passes("rpcrdma is loaded")
+    line, path = blocking_line(modules, NFS_MODULE), file_of(modules, NFS_MODULE) or ""
+    available, (why, fix) = (
+        is_available(modules, NFS_MODULE),
+        why_not_loaded(view, NFS_MODULE),
+    )
+    if is_loaded(modules, NFS_MODULE):
+        of_ofed = "mlnx" in path or "ofa_kernel" in path
+        if of_ofed and view.facts.rdma_slots is None:
+            # One without content, for those that were not chosen (--with-nfsrdma).
+            yield about.warns(
+                f"rpcrdma ({path}) is loaded and shows none of its settings: it is a "
+                "placeholder that does nothing",
+                INSTALL_STACK,
+            )
+        else:
+            yield about.passes("rpcrdma is loaded")
     elif available is False:
         if view.facts.rdma_devices or bad == FAIL:
             yield about.finds(bad, f"NFS cannot be mounted over RDMA: {why}", fix)
     elif line and line.command == "install":
+        # A blacklist hides a module's aliases, not the name by which the kernel
+        # requests rpcrdma (modprobe.d(5)).
         yield about.finds(bad, why, fix)
     elif mismatch(modules):
         sentence = "rpcrdma cannot be loaded: it does not match the other RDMA modules"
@@ -144,32 +153,28 @@ def _port(view: View) -> Iterator[Finding]:
 
 
 def _routes(view: View) -> Iterator[Finding]:
-    ports = {(p.device.name, p.port.number): p for p in view.ports}
     for route, rule in view.wanted_routes:
-        below = [
-            ports[netdev.rdma_device or "", netdev.rdma_port or 0]
+        below = {
+            (netdev.rdma_device, netdev.rdma_port)
             for netdev in view.below(route.netdev or "")
-            if (netdev.rdma_device, netdev.rdma_port) in ports
-        ]
+        }
+        ports = [p for p in view.ports if (p.device.name, p.port.number) in below]
         by = f"{route.destination} is reached by {route.netdev}, "
         # The route to an address of this host itself says lo.
         if rule.transport == TCP or route.netdev == "lo":
             continue
+        if any(place.port.is_active for place in ports):
+            continue
         if route.netdev is None:
             by = f"{route.destination} cannot be reached: {route.problem or 'no route'}"
             fix = "attach the storage network to this host"
-        elif any(port.port.is_active for port in below):
-            continue
-        elif below:
-            states = (f"{port.name} is {port.port.state}" for port in below)
+        elif ports:
+            states = (f"{place.name} is {place.port.state}" for place in ports)
             by += f"and {', '.join(states)}"
             fix = "check cable and switch port of that port"
         else:
             by += "which is on no RDMA port"
-            fix = (
-                "attach the storage network to the netdev of the RDMA port, or to one "
-                "above it"
-            )
+            fix = "attach the storage network to the RDMA port's netdev, or above it"
         bad = FAIL if rule.transport == REQUIRE_RDMA else WARN
         yield About("NFSRDMA-03", route.destination).finds(bad, by, fix)
 
@@ -216,20 +221,19 @@ def _paths(view: View) -> Iterator[Finding]:
             "boot Linux 5.15 or later, or the latest kernel of EL9",
         )
     for paths in wanted:
-        taken: _Taken = {}
+        # Of the RDMA ports of the paths so far, the path that each leads to.
+        taken: dict[tuple[str, Optional[int]], str] = {}
         for address in paths:
-            yield _path(view, About(PATHS.id, address), address, taken)
+            yield _path(view, About(PATHS.id, address), taken)
 
 
-# Of RDMA ports, the path that they lead to: its address and subnet.
-_Taken = dict[tuple[Optional[str], Optional[int]], tuple[str, ipaddress.IPv4Network]]
 _OF_ITS_OWN = "give each path a subnet, and a netdev on an RDMA port, of its own"
 
 
-def _path(view: View, about: About, address: str, taken: _Taken) -> Finding:
-    """Return the finding of one path; ``taken`` has the RDMA ports of those before it,
-    and gets its own.
-    """
+def _path(
+    view: View, about: About, taken: dict[tuple[str, Optional[int]], str]
+) -> Finding:
+    """Return the finding of one path, whose ports are added to ``taken``."""
     if not view.facts.netdevs:
         return about.skips("the netdevs of this host are unknown")
     reached = [
@@ -237,7 +241,7 @@ def _path(view: View, about: About, address: str, taken: _Taken) -> Finding:
         for netdev in view.facts.netdevs
         for own in map(parsed_address, netdev.addresses)
         if isinstance(own, ipaddress.IPv4Interface)
-        and ipaddress.IPv4Address(address) in own.network
+        and ipaddress.IPv4Address(about.subject) in own.network
     ]
     if not reached:
         return about.warns(
@@ -255,17 +259,14 @@ def _path(view: View, about: About, address: str, taken: _Taken) -> Finding:
         return about.fails(
             f"{netdev.name}, its netdev, is on no RDMA port", _OF_ITS_OWN
         )
-    device, number = ports[0]
-    by = f"{netdev.name} ({device}/{number})"
-    other, others = next((taken[port] for port in ports if port in taken), (None, None))
-    if other:
-        same = f"the same subnet ({subnet})" if subnet == others else "another subnet"
+    by = f"{netdev.name} ({ports[0][0]}/{ports[0][1]}, {subnet}) leads to it"
+    others = [taken[port] for port in ports if port in taken]
+    if others:
         return about.fails(
-            f"{by} leads to it and to {other}, in {same}: one cable for two paths",
-            _OF_ITS_OWN,
+            f"{by} and to {others[0]}: one cable for two paths", _OF_ITS_OWN
         )
-    taken.update(dict.fromkeys(ports, (address, subnet)))
-    return about.passes(f"{by} leads to it, and to no path before it")
+    taken.update(dict.fromkeys(ports, f"{about.subject} ({subnet})"))
+    return about.passes(f"{by}, and to no path before it")
 
 
 MODULE = Rule("NFSRDMA-01", _module)
@@ -311,7 +312,9 @@ def rdma_mounts(view: View) -> tuple[RdmaMount, ...]:
     done = {one.mountpoint: one for one in activity.mounts} if activity else {}
     found: dict[str, RdmaMount] = {}
     for mount in view.facts.nfs_mounts:
-        if mount.source in found or not is_over_rdma(mount):
+        # Without mountstats mountinfo alone tells.
+        protocols = mount.protocols or ((mount.protocol or "")[: len(RDMA)],)
+        if mount.source in found or RDMA not in protocols:
             continue
         export = Export.maybe(mount.source)
         match = rule_for(view.policy, export) if export else None
@@ -321,13 +324,6 @@ def rdma_mounts(view: View) -> tuple[RdmaMount, ...]:
         activity_of = done.get(mount.mountpoint)
         found[mount.source] = RdmaMount(mount, activity_of, asked, kind)
     return tuple(found.values())
-
-
-def is_over_rdma(mount: NfsMount) -> bool:
-    """Whether mountstats shows connections over RDMA, or mountinfo alone says so."""
-    if mount.protocols:
-        return RDMA in mount.protocols
-    return (mount.protocol or "").startswith(RDMA)
 
 
 NO_MOUNT = "this host has no NFS mount over RDMA"
@@ -394,13 +390,13 @@ def _waiting(view: View, about: About, one: RdmaMount) -> Finding:
     average = done.backlog / max(1, done.sends)
     waited = f"on average {average:.2f} requests waited for one of its {of}"
     if _sleeps_without_slot(done, slots):
-        count = done.new_reads.count + done.new_writes.count
-        queue_ms = (done.new_reads.queue_ms + done.new_writes.queue_ms) / count
-        rtt_ms = (done.new_reads.rtt_ms + done.new_writes.rtt_ms) / count
+        new = (done.new_reads, done.new_writes)
+        count = sum(one.count for one in new)
+        queue_ms, rtt_ms = sum(o.queue_ms for o in new), sum(o.rtt_ms for o in new)
         return about.warns(
-            f"{waited}, and a read or write now waits {queue_ms:.1f} ms before it is "
-            f"sent, while its reply takes {rtt_ms:.1f} ms: as in kernels where the "
-            "first request without a free slot waits 250 ms",
+            f"{waited}, and a read or write now waits {queue_ms / count:.1f} ms before "
+            f"it is sent, while its reply takes {rtt_ms / count:.1f} ms: as in kernels "
+            "where the first request without a free slot waits 250 ms",
             _RAISE,
         )
     if average < _RARE:
@@ -481,12 +477,7 @@ def _nconnect(view: View, about: About, one: RdmaMount) -> Finding:
             f"{asked} connections are asked for, and it has {made}",
             f"{why}; or the mount is older than the policy: {_REMOUNT}",
         )
-    if made == 1:
-        return about.passes("it has 1 connection, as asked for")
-    return about.passes(
-        f"it has {made} connections, and none of them is blocked; it is unknown if "
-        "this kernel has the fixes for several connections"
-    )
+    return about.passes(f"none of its connections is blocked; it has {made}")
 
 
 def _reset(view: View, about: About, one: RdmaMount) -> Finding:
@@ -654,30 +645,18 @@ def _localio(view: View, about: About, one: RdmaMount) -> Finding:
     past, done = _past_the_connection(one), one.activity
     addresses = (text for netdev in view.facts.netdevs for text in netdev.addresses)
     here = one.mount.address in {text.partition("/")[0] for text in addresses}
-    if past and enabled == {False}:
-        since = "its data uses its connection since LOCALIO was disabled"
-        return about.passes(f"{since}; before that, {past}")
-    if past:
+    if past and enabled != {False}:
         return about.warns(
             f"{past}: the kernel reads and writes the server's files directly "
             "(LOCALIO), so the proof of RDMA says nothing about the data",
             "no fix is needed for the data; to have it use RDMA: echo N > "
             f"/sys/module/{_MODULE}/parameters/{_PARAMETER}",
         )
-    unknown = ""
-    if done and done.layout:
-        unknown = "it uses pNFS, so its data uses connections to other servers"
-    elif enabled and done is None:
-        unknown = _UNREAD
-    elif here and enabled == {True}:
-        unknown = (
-            "the server is this host, and LOCALIO is enabled; the counters do not show "
-            "if it is used"
-        )
-    if unknown:
-        return about.skips(unknown)
-    no = "" if enabled else "this kernel has no LOCALIO"
-    return about.passes(no or "its data uses its connection")
+    # With pNFS the requests are in the counters of other servers.
+    if (done and done.layout) or (enabled and not done) or (here and True in enabled):
+        return about.skips("its counters do not show if its data uses its connection")
+    since = f" since LOCALIO was disabled; before that, {past}" if past else ""
+    return about.passes(f"its data uses its connection{since}")
 
 
 def _past_the_connection(one: RdmaMount) -> str:

@@ -9,12 +9,12 @@ of this group.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Callable
 
 from ovirt_rdma.host.facts.model import NfsExport, NfsServer
 from ovirt_rdma.host.policy.model import DEFAULT_PORT
-from ovirt_rdma.host.rules import adapters, host, ipoib_mtu, ipoib_profile, nfs, roce
+from ovirt_rdma.host.rules import adapters, host, ipoib_rules, nfs, roce
 from ovirt_rdma.host.rules.base import FAIL, SKIP, WARN, About, Finding, Rule, View
 from ovirt_rdma.host.rules.ipoib import static_addresses
 from ovirt_rdma.host.rules.modules import NFS_MODULE, is_loaded, why_not_loaded
@@ -30,22 +30,20 @@ _ROOT = "run it as root"
 
 
 def _of_server(
-    rule: str, judge: Callable[[View, About, NfsServer], Iterator[Finding]]
+    rule: str, judge: Callable[[View, About, NfsServer], Iterable[Finding]]
 ) -> Rule:
-    def check(view: View) -> Iterator[Finding]:
+    def check(view: View) -> Iterable[Finding]:
         server, about = view.facts.nfs_server, About(rule)
         if server is None or server.threads == 0:
-            yield about.skips(NO_SERVER)
-        else:
-            yield from judge(view, about, server)
+            return [about.skips(NO_SERVER)]
+        return judge(view, about, server)
 
     return Rule(rule, check, "no export is known")
 
 
 def _of_exports(rule: str, judge: Callable[[About, NfsExport], Finding]) -> Rule:
-    def check(_: View, about: About, server: NfsServer) -> Iterator[Finding]:
-        for subject, export in _named(server):
-            yield judge(About(about.rule, subject), export)
+    def check(_: View, __: About, server: NfsServer) -> Iterable[Finding]:
+        return [judge(About(rule, name), export) for name, export in _named(server)]
 
     return _of_server(rule, check)
 
@@ -73,19 +71,20 @@ def _listener(view: View) -> Iterator[Finding]:
         return
     ports = server.rdma_ports
     if ports and DEFAULT_PORT not in ports:
-        shown = ", ".join(map(str, ports))
         yield about.warns(
-            f"it listens over RDMA on port {shown}, and hosts use {DEFAULT_PORT}",
+            f"it listens over RDMA on port {', '.join(map(str, ports))}, and hosts use "
+            f"{DEFAULT_PORT}",
             f"set rdma-port={DEFAULT_PORT} in /etc/nfs.conf, or port: {ports[0]} in "
             "the rules of the hosts' policy",
         )
     elif ports:
         yield about.passes(f"it listens over RDMA on port {DEFAULT_PORT}")
-    elif is_loaded(view.facts.modules, NFS_MODULE):
-        yield about.fails("it does not listen over RDMA", _START)
     else:
-        why, fix = why_not_loaded(view, NFS_MODULE)
-        yield about.fails(f"it does not listen over RDMA: {why}", f"{fix}; {_START}")
+        why, fix = "", _START
+        if not is_loaded(view.facts.modules, NFS_MODULE):
+            why, fix = why_not_loaded(view, NFS_MODULE)
+            why, fix = f": {why}", f"{fix}; {_START}"
+        yield about.fails(f"it does not listen over RDMA{why}", fix)
     if not any(one.startswith("tcp ") for one in server.listeners):
         yield about.warns(
             "it does not listen over TCP, so prefer-rdma has nothing to fall back to",
@@ -111,16 +110,15 @@ def _threads(view: View, about: About, server: NfsServer) -> Iterator[Finding]:
         return
     reached = [one for one in view.interfaces if static_addresses(one.netdev)]
     fewest = _FEWEST_WITH_PATHS if len(reached) > 1 else _FEWEST_THREADS
-    paths = " with several RDMA netdevs" if len(reached) > 1 else ""
     wanted = max(fewest, _THREADS_PER_CLIENT * (clients or 0))
     queued, waited = server.queued or 0, (server.queued or 0) - (server.woken or 0)
     more = max(2 * threads, wanted)
     fix = f"set threads={more} in [nfsd] of /etc/nfs.conf; now: rpc.nfsd {more}"
     if threads < wanted:
-        of = f" for {clients} NFS 4 clients" if clients else ""
         yield about.warns(
-            f"it has {threads} threads{of}, and each write waits in one until it is on "
-            f"the disk; {wanted} are the least{paths}",
+            f"it has {threads} threads, and each write waits in one until it is on the "
+            f"disk; {wanted} are the least for {clients or 0} NFS 4 clients and "
+            f"{len(reached)} RDMA netdevs",
             fix,
         )
     elif queued >= _MANY and waited > _OFTEN_BUSY * queued:
@@ -183,14 +181,14 @@ def _exports(view: View, about: About, server: NfsServer) -> Iterator[Finding]:
     exported = {export.path.rstrip("/") or "/" for export in server.exports}
     others = ", ".join(sorted(exported - set(server.configured)))
     for path in dict.fromkeys(server.configured):
-        one = About(about.rule, path)
-        sentence = f"{path} is in /etc/exports, but not exported"
-        if path not in exported and others:
+        if path not in exported:
             # exportfs resolves links (nfs-utils, nfsd_realpath).
-            sentence += f", unless it is a link to one of these: {others}"
-            yield one.skips(sentence, "exportfs -ra")
-        elif path not in exported:
-            yield one.fails(sentence, "exportfs -ra")
+            link = f", unless it is a link to one of these: {others}" if others else ""
+            yield About(about.rule, path).finds(
+                SKIP if others else FAIL,
+                f"{path} is in /etc/exports, but not exported{link}",
+                "exportfs -ra",
+            )
     if not server.exports and not server.configured:
         yield about.fails(
             "it exports nothing",
@@ -242,24 +240,21 @@ def _owner(about: About, export: NfsExport) -> Finding:
                 "belong to 36:36",
                 f"write no_all_squash, or add anonuid=36,anongid=36: {_REEXPORT}",
             )
-    folder = shlex.quote(export.folder)
-    if export.problem:
-        missing = "No such file" in export.problem
-        return about.finds(
-            FAIL if missing else SKIP,
+    folder, known = shlex.quote(export.folder), None not in (export.uid, export.mode)
+    if export.problem and "No such file" in export.problem:
+        return about.fails(
             f"{export.folder} cannot be looked at: {export.problem}",
-            f"mount its file system, or: install -d -o 36 -g 36 {folder}"
-            if missing
-            else "look at the disk behind it, as root",
+            f"mount its file system, or: install -d -o 36 -g 36 {folder}",
         )
-    if export.uid is None or export.mode is None:
-        return about.skips(f"the owner of {export.folder} is unknown")
+    if export.problem or not known:
+        why = export.problem or "its owner is unknown"
+        sentence = f"{export.folder} cannot be looked at: {why}"
+        return about.skips(sentence, "look at the disk behind it, as root")
     shift = 6 if export.uid == user else 3 if export.gid == group else 0
-    shown = (
-        f"{export.folder} belongs to {export.uid}:{export.gid} (mode {export.mode:04o})"
-    )
+    mode = export.mode or 0
+    shown = f"{export.folder} belongs to {export.uid}:{export.gid} (mode {mode:04o})"
     fix = f"for a storage domain: chown 36:36 {folder}; chmod u+rwx {folder}"
-    if (export.mode >> shift) & 7 != 7:
+    if (mode >> shift) & 7 != 7:
         return about.fails(f"{shown}: vdsm:kvm (36:36) cannot write to it", fix)
     if (export.uid, export.gid) != (user, group):
         return about.warns(f"{shown}, not to vdsm:kvm (36:36), as oVirt requires", fix)
@@ -309,10 +304,10 @@ ALL_RULES = (
     *RULES,
     nfs.REGISTRATION,
     nfs.PORT,
-    ipoib_profile.PORTS,
-    ipoib_profile.TSO_A0,
-    ipoib_mtu.MODE,
-    ipoib_mtu.NETDEV_MTU,
+    ipoib_rules.PORTS,
+    ipoib_rules.TSO_A0,
+    ipoib_rules.MODE,
+    ipoib_rules.NETDEV_MTU,
     roce.MTU,
     roce.GIDS,
     roce.PFC,

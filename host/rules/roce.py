@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Callable, Optional
 
 from ovirt_rdma.host.facts.adapter_models import MLX5
@@ -72,12 +72,6 @@ class RocePort:
         """The netdevs that have an address; link-local ones do not count."""
         return tuple(filter(static_addresses, self.netdevs))
 
-    def configfs(self, name: str) -> tuple[str, str]:
-        """Return RDMA CM's folder of the device, and the port's file in it, quoted."""
-        folder = f"/sys/kernel/config/rdma_cm/{self.device.name}"
-        file = f"{folder}/ports/{self.port.number}/{name}"
-        return shlex.quote(folder), shlex.quote(file)
-
 
 @once_per_view
 def roce_ports(view: View) -> tuple[RocePort, ...]:
@@ -130,63 +124,61 @@ def _mtu(view: View) -> Iterator[Outcome]:
     ports = roce_ports(view)
     reported: set[str] = set()
     for port in ports:
+        most = port.port.max_mtu or LARGEST
         carriers = port.with_address or tuple(base.netdev for base in port.bases)
         # The policy's MTU for a netdev is judged below.
-        enough = {
+        reported |= {
             base.name
             for base in port.bases
             if isinstance(wanted := base.policy.mtu, int)
             and base.netdev.mtu != wanted
-            and (ib_mtu(wanted) or 0) >= (port.port.max_mtu or LARGEST)
+            and (ib_mtu(wanted) or 0) >= most
         }
         if not carriers:
             yield About(MTU.id, port.name).skips(f"{port.name} has no netdev")
         for netdev in carriers:
-            if netdev.name not in reported | enough:
+            if netdev.name not in reported:
                 reported.add(netdev.name)
-                yield _carrier(view, port, netdev)
-    for port in ports:
-        for interface in port.bases:
-            wanted = interface.policy.mtu
-            if isinstance(wanted, int):
-                yield from _policys_mtu(view, interface, wanted)
-            elif wanted is not None:
-                yield About(MTU.id, interface.name).skips(
-                    f"auto does not change the MTU {interface.netdev.mtu} of "
-                    f"{interface.name}: the switch's limit is unknown",
-                    "set mtu to a number",
-                )
+                yield _carrier(view, port, netdev, most)
+    for interface in (base for port in ports for base in port.bases):
+        wanted = interface.policy.mtu
+        if isinstance(wanted, int):
+            yield from _policys_mtu(view, interface, wanted)
+        elif wanted is not None:
+            yield About(MTU.id, interface.name).skips(
+                f"auto does not change the MTU {interface.netdev.mtu} of "
+                f"{interface.name}: the switch's limit is unknown",
+                "set mtu to a number",
+            )
 
 
-def _carrier(view: View, port: RocePort, netdev: Netdev) -> Finding:
-    """Return the finding about the lowest MTU from the port to ``netdev``."""
-    about, most = About(MTU.id, netdev.name), port.port.max_mtu or LARGEST
+def _carrier(view: View, port: RocePort, netdev: Netdev, most: int) -> Finding:
+    """Return the finding about the lowest MTU from the port to ``netdev``; the port's
+    largest IB MTU is ``most``.
+    """
+    about = About(MTU.id, netdev.name)
     names = (name for base in port.bases for name in view.carriers(base.name))
     below = [name for name in names if netdev.name in view.carriers(name)]
     lowest = min(
         (netdev, *filter(None, map(view.netdev, below))), key=lambda one: one.mtu
     )
-    allowed, shown = ib_mtu(lowest.mtu), f"{lowest.name} has MTU {lowest.mtu}"
-    sentence = f"{shown}, which is too small for RoCE"
-    if allowed is not None:
-        sentence = f"{shown}, which allows an IB MTU of {allowed}"
-        if allowed >= most or port.device.is_soft_roce:
-            return about.passes(sentence)
-        sentence += f"; the port supports {most}"
-    above, which = view.carriers(lowest.name), lowest.name
-    for network in view.facts.ovirt_networks:
-        if network.southbound in above:
-            which = f"the logical network {network.name}"
+    allowed, above = ib_mtu(lowest.mtu), view.carriers(lowest.name)
+    sentence = f"{lowest.name} has MTU {lowest.mtu}, which allows "
+    sentence += f"an IB MTU of {allowed}" if allowed else "no IB MTU"
+    if allowed and (allowed >= most or port.device.is_soft_roce):
+        return about.passes(sentence)
+    networks = view.facts.ovirt_networks
+    of = [f"the logical network {n.name}" for n in networks if n.southbound in above]
     return about.warns(
-        sentence,
-        f"set the MTU of {which}; {most} needs "
+        f"{sentence}; the port supports {most}",
+        f"set the MTU of {(*of, lowest.name)[0]}; {most} needs "
         f"{ENOUGH if most == LARGEST else most + _HEADERS} or more (9000), also on the "
         "switch and the server",
     )
 
 
 def _policys_mtu(view: View, interface: Interface, wanted: int) -> Iterator[Outcome]:
-    name, mtu = interface.name, interface.netdev.mtu
+    name, mtu, network = interface.name, interface.netdev.mtu, interface.network
     about, settings = About(MTU.id, name), settings_of(view, interface)
     live = mtu != wanted
     refused = _bond_or_vlan(view, interface, wanted) or settings.blocked
@@ -194,32 +186,24 @@ def _policys_mtu(view: View, interface: Interface, wanted: int) -> Iterator[Outc
     changes = settings.change(ETHERNET_MTU, str(wanted))
     if live:
         changes = (*changes, write(interface, "mtu", str(wanted)))
-    if not live and (interface.network or refused or not changes):
+    elif network or refused or not changes:
         yield about.passes(f"{name} has the policy's MTU {wanted}")
         return
     differs = f"{name} has MTU {mtu}, the policy requires {wanted}"
-    if interface.network:
-        network = interface.network.name
+    if network:
         yield about.warns(
-            f"{differs}; the engine's network {network} sets it",
-            f"set the MTU of {network} to {wanted} in the engine",
+            f"{differs}; the engine's network {network.name} sets it",
+            f"set the MTU of {network.name} to {wanted} in the engine",
         )
         return
-    if not live:
-        differs = f"{name} has the policy's MTU {wanted}, but its profile does not"
-    yield about.warns(differs)
-    reason = "the policy requires it, also after a reboot"
-    if live:
-        reason = (
-            f"the policy requires it: an IB MTU of {ib_mtu(wanted) or 'none'} instead "
-            f"of {ib_mtu(mtu) or 'none'}; drivers restart their queues"
-        )
+    stored = f"profile {settings.value(ETHERNET_MTU)}"
+    kept = f"{name} has the policy's MTU {wanted}, but its profile does not"
+    yield about.warns(differs if live else kept)
     yield about.step(
         f"set the MTU of {name} to {wanted}",
-        str(mtu) if live else f"profile {settings.value(ETHERNET_MTU)}",
+        str(mtu) if live else stored,
         str(wanted) if live else f"profile {wanted}",
         LINK_DOWN if live else LIVE,
-        reason=reason,
         undo="restores the earlier values",
         changes=changes,
         refused=refused,
@@ -257,7 +241,8 @@ def _gids(view: View, about: About, port: RocePort) -> Iterator[Finding]:
             "use ConnectX-3 Pro or later: many NFS servers support RoCE v2 only",
         )
     elif default == V1:
-        folder, file = port.configfs("default_roce_mode")
+        folder = shlex.quote(f"/sys/kernel/config/rdma_cm/{port.device.name}")
+        file = f"{folder}/ports/{port.port.number}/default_roce_mode"
         yield about.warns(
             f"RDMA CM uses RoCE v1 on {name}, although the port supports v2",
             f"mkdir -p {folder}; echo 'RoCE v2' > {file}",
@@ -406,26 +391,22 @@ def _class(about: About, base: Interface, wanted: RoceClass) -> Iterator[Outcome
             f"{wanted.code_point} has that priority, and global pause is off"
         )
         return
-    before = ", ".join(f"{one} {dcb.value(one)}" for one in differ)
-    after = ", ".join(f"{one} {to}" for one, to in differ.items())
-    if ends:
-        before, after = (", ".join(filter(None, (t, "ecn"))) for t in (before, after))
-        before, after = f"{before} off", f"{after} on"
+    old = [f"{one} {dcb.value(one)}" for one in differ] + ["ecn off"] * bool(ends)
+    new = [f"{one} {to}" for one, to in differ.items()] + ["ecn on"] * bool(ends)
+    before = ", ".join(old) or "other buffers, or none that it shows"
+    after = ", ".join(new) or f"a buffer of {wanted.buffer} bytes"
     if base.netdev.driver != _SET_BY_DCB:
         refused = (
             f"ovirt-rdma sets this for {_SET_BY_DCB} only, and {name} has "
             f"{base.netdev.driver}: set it by its vendor's guide, at each boot"
         )
-    before = before or ("other buffers" if dcb.buffers else "no buffers that it shows")
-    after = after or f"a buffer of {wanted.buffer} bytes"
     yield about.warns(f"{name} has {before}; the policy's lossless class needs {after}")
     yield about.step(
         f"make priority {priority} of {name} lossless, for DSCP {wanted.code_point}",
         before,
         after,
         LINK_DOWN if "pfc" in differ else LIVE,
-        reason="the policy requires it"
-        + ("; the driver takes the link down and up" if "pfc" in differ else ""),
+        reason="the policy requires it; PFC takes the link down and up",
         undo="restores the earlier values",
         changes=(
             *(Change(DCB, name, dcb.value(one), to, one) for one, to in differ.items()),
@@ -533,22 +514,21 @@ def _named_ports(view: View) -> Iterator[tuple[str, RocePort]]:
 def _pfc(about: About, port: RocePort, base: Interface) -> Finding:
     name, dcb = base.name, base.netdev.dcb or Dcb()
     paused = bool(dcb.pause_rx or dcb.pause_tx)
-    shown = f"PFC for priority {_list(dcb.pfc_priorities or ())}"
-    if dcb.pfc_priorities is None and not paused:
-        sentence = f"the priority flow control of {name} is unknown"
-        return about.skips(sentence, f"dcb pfc show dev {name}")
-    if dcb.pfc_priorities and paused:
+    if dcb.pfc_priorities and not paused:
+        return _protected(about, port, base.netdev, dcb)
+    if dcb.pfc_priorities:
         return about.warns(
             f"{name} has both PFC (priority {_list(dcb.pfc_priorities)}) and global "
             "pause, but the adapter uses only one of them",
             f"ethtool -A {name} rx off tx off",
         )
-    if dcb.pfc_priorities:
-        return _priority_finding(about, port, base, dcb, shown)
     if paused:
         return about.passes(
             f"{name} has global pause, which stops all traffic of the link"
         )
+    if dcb.pfc_priorities is None:
+        sentence = f"the priority flow control of {name} is unknown"
+        return about.skips(sentence, f"dcb pfc show dev {name}")
     return about.warns(
         f"{name} has no flow control: under congestion the switch drops RoCE packets",
         f"use the switch's setting, for example: dcb pfc set dev {name} prio-pfc 3:on, "
@@ -561,69 +541,32 @@ def _pfc(about: About, port: RocePort, base: Interface) -> Finding:
 _KERNELS = "connections of the kernel (NFS, iSER, SRP)"
 
 
-def _priority_finding(
-    about: About, port: RocePort, base: Interface, dcb: Dcb, shown: str
-) -> Finding:
-    name, tos, lossless = base.name, port.port.default_tos, dcb.pfc_priorities or ()
-    folder, file = port.configfs("default_roce_tos")
-    priorities = _priorities(port, dcb)
-    if priorities is None:
-        what = "type of service" if tos is None else "priority"
-        return about.skips(
-            f"{name} has {shown}; the {what} of {_KERNELS} is unknown, so perhaps that "
-            "priority is not theirs",
-            f"mkdir -p {folder}; cat {file} shows the type of service, dcb app show "
-            f"dev {name} the priorities",
-        )
-    of = "" if tos is None else f"type of service {tos} and so "
-    have = f"{_KERNELS} have {of}priority {_list(sorted(priorities))}"
-    if priorities <= set(lossless):
-        return about.passes(f"{name} has {shown}; {have}")
-    guess = ", as far as the kernel shows" if port.port.default_gid_type is None else ""
-    known = [e.value for e in dcb.dscp_priorities or () if e.priority == lossless[0]]
-    usual = RoceClass(lossless[0])
-    dscp = min(known) if known and usual.code_point not in known else None
-    wanted = replace(usual, dscp=dscp).tos
-    fix = (
-        f"set default_roce_tos to {wanted} ({wanted & ~2} without ECN) at each boot, "
-        f"on the server too: mkdir -p {folder}; echo {wanted} > {file}"
-    )
-    if dcb.trust == "pcp":
-        fix = (
-            f"mlnx_qos -i {name} --trust dscp and default_roce_tos {wanted}, or a VLAN "
-            f"with egress-qos-map {_kernel_priority(tos or 0)}:{lossless[0]}"
-        )
-        have += ", because the VLAN tag decides: untagged RoCE has priority 0"
-    return about.warns(
-        f"{name} has {shown}, but {have}{guess}: flow control does not protect them",
-        fix,
-    )
+def _protected(about: About, port: RocePort, netdev: Netdev, dcb: Dcb) -> Finding:
+    """Return the finding whether those connections have a priority with PFC.
 
-
-def _priorities(port: RocePort, dcb: Dcb) -> Optional[set[int]]:
-    """Return the priorities of the kernel's connections by the netdevs with an address;
-    None if unknown. RDMA CM takes that of a VLAN from its egress map (iboe_tos_to_sl).
+    RDMA CM takes that of a VLAN from its egress map (iboe_tos_to_sl).
     """
-    tos, by_dscp, tags = port.port.default_tos, None, set()
-    if tos is not None:
-        known = {one.value: one.priority for one in dcb.dscp_priorities or ()}
-        by_dscp = {known.get(tos >> 2, tos >> 5)}
-    if dcb.trust == "dscp":
-        return by_dscp
-    for netdev in port.with_address:
-        egress = () if netdev.driver != "vlan" else netdev.egress
-        if egress is None or (egress and tos is None):
-            return None
-        maps = {one.value: one.priority for one in egress}
-        tags.add(maps.get(_kernel_priority(tos or 0), 0))
-    tags = tags or {0}
+    lossless, tos = dcb.pfc_priorities or (), port.port.default_tos
+    shown = f"{netdev.name} has PFC for priority {_list(lossless)}"
+    known = {one.value: one.priority for one in dcb.dscp_priorities or ()}
+    by_dscp = None if tos is None else known.get(tos >> 2, tos >> 5)
+    tagged = any(above.driver == "vlan" for above in port.with_address)
+    priority = by_dscp if dcb.trust == "dscp" else 0
     # Without a known source of the priority it is known only if both give the same.
-    return tags if dcb.trust == "pcp" or tags == by_dscp else None
-
-
-def _kernel_priority(tos: int) -> int:
-    """Return the kernel's priority of a type of service (ip_tos2prio)."""
-    return (0, 2, 6, 4)[(tos & 0x1E) >> 3]
+    if priority is None or (dcb.trust != "dscp" and tagged):
+        return about.skips(f"{shown}; the priority of {_KERNELS} is unknown")
+    if dcb.trust not in ("dscp", "pcp") and by_dscp != priority:
+        return about.skips(f"{shown}; the priority of {_KERNELS} is unknown")
+    have = f"{_KERNELS} have type of service {tos} and so priority {priority}"
+    if dcb.trust == "pcp":
+        have = f"{_KERNELS} have priority 0, because a VLAN's tag decides"
+    if priority in lossless:
+        return about.passes(f"{shown}; {have}")
+    return about.warns(
+        f"{shown}, but {have}: flow control does not protect them",
+        f"write roce: {{priority: {lossless[0]}}} for it in the policy "
+        f"({CLASS.id}, {TOS.id}), and trust the DSCP",
+    )
 
 
 def _ecn(about: About, port: RocePort, base: Interface) -> Finding:
@@ -652,7 +595,7 @@ def _ecn(about: About, port: RocePort, base: Interface) -> Finding:
 
 
 def _list(priorities: Iterable[int]) -> str:
-    return ", ".join(str(priority) for priority in priorities)
+    return ", ".join(map(str, priorities))
 
 
 MTU = Rule("ROCE-MTU-01", _mtu, _WITHOUT, rdma=True)

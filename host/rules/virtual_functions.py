@@ -44,9 +44,9 @@ from ovirt_rdma.host.rules.base import (
 _LINK_TYPES = {IB: 1, ETH: 2}
 
 
-def _port_type(view: View, about: About, found: tuple[Port, str]) -> Iterator[Outcome]:
-    place, wanted = found
-    device, port, adapter = place.device, place.port, place.adapter
+def _port_type(view: View, about: About, place: Port) -> Iterator[Outcome]:
+    device, port, adapter, rule = place.device, place.port, place.adapter, place.rule
+    wanted = (rule.port_type if rule else None) or ""
     types = adapter.port_types if adapter else ()
     # ``ib``, ``eth`` or ``auto``, as mlx4 is set; other drivers do not show it.
     now = IB if port.is_infiniband else ETH
@@ -61,7 +61,7 @@ def _port_type(view: View, about: About, found: tuple[Port, str]) -> Iterator[Ou
     yield about.fails(shown + (f": {refused}" if refused else ""), fix)
     if adapter is None or device.driver != MLX4:
         return
-    address, title = adapter.pci.address, place.rule.title if place.rule else ""
+    address = adapter.pci.address
     target = f"/sys/bus/pci/devices/{address}/mlx4_port{port.number}"
     yield about.step(
         f"change {place.name} to {wanted}; all netdevs of {device.name} are removed "
@@ -69,7 +69,6 @@ def _port_type(view: View, about: About, found: tuple[Port, str]) -> Iterator[Ou
         now,
         wanted,
         LINK_DOWN,
-        reason=f"the policy requires it ({title})",
         changes=(Change(SYSFS, target, now, wanted),),
         refused=refused,
         users=() if refused else view.users.of_adapter(address, removed=True),
@@ -82,17 +81,15 @@ def _no_type(place: Port, wanted: str) -> tuple[str, str]:
     types, remove = adapter.port_types if adapter else (), "remove port_type for it"
     is_function = bool(adapter and adapter.physical_function)
     if is_function or device.driver not in (MLX4, MLX5):
-        driver = "its driver cannot change it"
-        return "it is a virtual function" if is_function else driver, remove
+        return "it is a virtual function, or its driver cannot change it", remove
     if device.driver == MLX5:
-        # mstconfig takes the device's name too. The first function of an adapter is
-        # for its first port.
-        address = device.pci.address if device.pci else device.name
-        of = int(address[-1]) + 1 if device.pci and address[-1].isdigit() else number
+        # The first function of an adapter is for its first port.
+        address = device.pci.address if device.pci else ""
+        of = int(address[-1]) + 1 if address[-1:].isdigit() else number
         return (
             "mlx5 has it in its firmware",
-            f"mstconfig -d {address} set LINK_TYPE_P{of}={_LINK_TYPES[wanted]}, then "
-            "power the host off and on",
+            f"mstconfig -d {address or device.name} set LINK_TYPE_P{of}="
+            f"{_LINK_TYPES[wanted]}, then power the host off and on",
         )
     if adapter and adapter.vfs:
         after = [one.split()[0] for one in types]
@@ -117,9 +114,7 @@ def _no_type(place: Port, wanted: str) -> tuple[str, str]:
 PORT_TYPE = each(
     "PORT-TYPE-01",
     lambda view: (
-        (place.name, (place, place.rule.port_type))
-        for place in view.ports
-        if place.rule and place.rule.port_type
+        (one.name, one) for one in view.ports if one.rule and one.rule.port_type
     ),
     _port_type,
     "the policy has no port_type for a port of this host",
@@ -251,9 +246,7 @@ def _number(view: View, about: About, pf: _Pf) -> Iterator[Outcome]:
         str(present),
         str(rule.count),
         LIVE if interrupted is None else LINK_DOWN,
-        reason=f"the policy requires it ({rule.title})",
-        undo="removes them; refused as long as a virtual machine has one "
-        f"({present} again)",
+        undo="removes them; refused as long as a virtual machine has one",
         changes=(Change(VF, pf.address, str(present), str(rule.count), "number"),),
         refused=refused,
         users=interrupted or (),
@@ -350,7 +343,7 @@ def _links(view: View, about: About, pf: _Pf) -> Iterator[Outcome]:
             present=present,
             wanted=dict.fromkeys(present, rule.link_state),
             sentence=f"set the link state of the VFs of {pf.name} to {rule.link_state}",
-            reason=f"the policy requires it ({rule.title})",
+            reason="the policy requires it",
         )
     if rule.pkeys and not pf.is_mlx4:
         why = (
@@ -405,10 +398,6 @@ def _drivers(view: View, about: About, pf: _Pf) -> Iterator[Outcome]:
     if pf.rule is None:
         yield about.skips(f"the policy has no rule for the VFs of {pf.name}")
         return
-    guests = [vf.number for vf in pf.vfs if vf.in_virtual_machine]
-    if guests:
-        sentence = f"virtual machines have {_named(guests)} of {pf.name}"
-        yield About(about.rule, f"{pf.name}/guests").passes(sentence)
     driver = pf.adapter.driver or ""
     # The engine takes VFs for vNICs only with a netdev on the host; those of InfiniBand
     # are given to virtual machines as host devices, and need none.

@@ -42,8 +42,7 @@ from ovirt_rdma.host.rules.base import (
     Step,
     View,
 )
-from ovirt_rdma.host.rules.ipoib_mtu import MODE
-from ovirt_rdma.host.rules.ipoib_profile import PROFILES
+from ovirt_rdma.host.rules.ipoib_rules import MODE, PROFILES
 from ovirt_rdma.host.rules.registry import decide
 from ovirt_rdma.host.services.network_request import WantedMode
 from ovirt_rdma.host.system.commands import Runner, run_command

@@ -25,7 +25,7 @@ from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import FAIL, OFFLOAD, SYSFS, Step
-from ovirt_rdma.host.rules.ipoib_children import PARENT_LENGTH
+from ovirt_rdma.host.rules.ipoib import PARENT_LENGTH
 from ovirt_rdma.host.rules.registry import decide
 
 pytestmark = pytest.mark.kernels("6.12")

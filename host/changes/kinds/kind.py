@@ -31,7 +31,7 @@ from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS, SYSTEMD_BOOTED, under
 from ovirt_rdma.host.rules.base import LIVE, Change
-from ovirt_rdma.host.rules.ipoib_children import PARENT_LENGTH
+from ovirt_rdma.host.rules.ipoib import PARENT_LENGTH
 from ovirt_rdma.host.system.commands import (
     CommandFailed,
     NotInstalled,

@@ -61,7 +61,7 @@ from ovirt_rdma.host.rules.base import (
     SYSFS,
     Change,
 )
-from ovirt_rdma.host.rules.ipoib_children import PARENT_LENGTH
+from ovirt_rdma.host.rules.ipoib import PARENT_LENGTH
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.safe_file import read_file
 

@@ -53,6 +53,7 @@ from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import OFFLOAD, PROFILE, SYSFS, Change
 from ovirt_rdma.host.rules.ipoib import (
+    CHILDREN,
     CONNECTION_ID,
     CONNECTION_TYPE,
     ETHERNET_MTU,
@@ -67,7 +68,6 @@ from ovirt_rdma.host.rules.ipoib import (
     UNSET,
     needs_activation,
 )
-from ovirt_rdma.host.rules.ipoib_children import CHILDREN
 from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled
 from ovirt_rdma.host.system.files import (
     remove_unfinished,

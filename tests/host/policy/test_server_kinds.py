@@ -13,10 +13,17 @@ from support.host import policy_mistakes
 from support.storage.fake_network import FakeNetwork
 
 from ovirt_rdma.cli.host import nfs
-from ovirt_rdma.host.export import Export, MountOptions
+from ovirt_rdma.host.export import (
+    CHOICES,
+    KINDS,
+    KNOWN,
+    OF_VENDORS,
+    Export,
+    MountOptions,
+    kind_of,
+)
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import rule_for
-from ovirt_rdma.host.server_kinds import CHOICES, KINDS, KNOWN, OF_VENDORS, kind_of
 from ovirt_rdma.storage.readiness import ProbeContext
 from ovirt_rdma.storage.transport import rdma_options
 

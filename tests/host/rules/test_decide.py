@@ -12,11 +12,8 @@ from support.host.ipoib_host import child, host, netdev, network, policy, port, 
 
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, ModuleOption, Policy
-from ovirt_rdma.host.rules.base import CLASSES, VERDICTS
-from ovirt_rdma.host.rules.registry import (
-    RULES,
-    decide,
-)
+from ovirt_rdma.host.rules.base import CLASSES, VERDICTS, Finding, View
+from ovirt_rdma.host.rules.registry import RULES, decide
 
 # Few words, so that names match each other; and invalid ones.
 WORDS = st.sampled_from(
@@ -99,14 +96,17 @@ POLICIES = st.builds(
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(anything(Facts), POLICIES)
 def test_no_facts_make_a_rule_stumble(facts, wanted):
-    decision = decide(facts, wanted)
-    for finding in decision.findings:
-        assert finding.verdict in VERDICTS
-        assert finding.sentence and not finding.sentence.endswith(".")
-    for step in decision.steps:
-        assert step.effect in CLASSES
-        assert step.reason and step.undo
-        assert step.refused or step.changes
+    view = View(facts, wanted)
+    for rule in RULES:
+        for one in rule.decide(view):
+            assert one.rule == rule.id
+            assert one.sentence and not one.sentence.endswith(".")
+            if isinstance(one, Finding):
+                assert one.verdict in VERDICTS
+                continue
+            assert one.effect in CLASSES
+            assert one.reason and one.undo
+            assert one.refused or one.changes
 
 
 @given(anything(Facts))

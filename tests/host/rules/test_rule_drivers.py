@@ -1,16 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""DRIVER-01: adapters without a driver."""
+"""DRIVER-01 and STACK-01: adapters without a driver, and the origin of modules."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
-from support.host.rule_cases import adapter, facts, findings, ib_device, modprobe, pci
+from support.host.rule_cases import (
+    REQUIRE_RDMA,
+    adapter,
+    facts,
+    files,
+    findings,
+    ib_device,
+    modprobe,
+    pci,
+)
 
 from ovirt_rdma.host.facts.adapter_models import model_of
-from ovirt_rdma.host.facts.model import KernelOption
-from ovirt_rdma.host.rules.adapters import DRIVERS
+from ovirt_rdma.host.facts.model import KernelOption, RdmaStack
+from ovirt_rdma.host.rules.adapters import DRIVERS, STACK
 
 EL9 = {"distribution": "el9"}
 EL10 = {"distribution": "el10"}
@@ -38,134 +48,92 @@ def test_names_that_people_know(device, revision, name, module):
     assert (model.name, model.module) == (name, module)
 
 
+WITHOUT_MLX4 = {"available": ("mlx5_core",)}
+CONNECTX_2, CONNECTX_3 = adapter("0x673c", revision="0xb0"), adapter("0x1003")
+CONNECTX_5, TRUESCALE = adapter("0x1017"), adapter("0x7322", vendor="0x1077")
+WORKS = {"rdma_devices": (ib_device(),)}
+
+
+def blocked(line):
+    return {**WITHOUT_MLX4, "modprobe_lines": (modprobe(line),)}
+
+
 @pytest.mark.parametrize(
-    ("host", "verdict", "words"),
+    ("card", "modules", "software", "verdict", "words"),
     [
-        pytest.param(
-            {"adapters": (adapter("0x673c", revision="0xb0"),), "software": EL9},
+        # EL9 builds it without; the kernel's configuration takes precedence.
+        (CONNECTX_2, {}, EL9, "FAIL", "15b3:673c.*without MLX4_CORE_GEN2.*another ad"),
+        (CONNECTX_2, MLX4, GEN2_OFF, "FAIL", "without MLX4_CORE_GEN2"),
+        (CONNECTX_2, MLX4, GEN2_ON, "FAIL", "mlx4_core is loaded but.*journalctl -k"),
+        (
+            CONNECTX_3,
+            WITHOUT_MLX4,
+            EL10,
             "FAIL",
-            ("ConnectX-2 (15b3:673c)", "without MLX4_CORE_GEN2", "another adapter"),
-            id="ConnectX-2 on EL9",
+            "this kernel has no mlx4_core.*ELRepo",
         ),
-        pytest.param(
-            {
-                "adapters": (adapter("0x673c"),),
-                "modules": MLX4,
-                "software": GEN2_OFF,
-            },
+        (TRUESCALE, WITHOUT_MLX4, EL9, "FAIL", "TrueScale.*this kernel has no ib_qib"),
+        (
+            CONNECTX_5,
+            WITHOUT_MLX4,
+            {},
             "FAIL",
-            ("without MLX4_CORE_GEN2",),
-            id="ConnectX-2, by the kernel's configuration",
+            "is available but not loaded.*modprobe m",
         ),
-        pytest.param(
-            {"adapters": (adapter("0x673c"),), "modules": MLX4, "software": GEN2_ON},
+        (
+            CONNECTX_5,
+            blocked("blacklist mlx5-core"),
+            {},
             "FAIL",
-            ("mlx4_core is loaded but", "journalctl -k"),
-            id="ConnectX-2 on EL9 with a kernel that supports it",
+            ":3 prevents.*blackli",
         ),
-        pytest.param(
-            {
-                "adapters": (adapter("0x1003"),),
-                "modules": {"available": ("mlx5_core",)},
-                "software": EL10,
-            },
+        (
+            CONNECTX_5,
+            blocked("install mlx5_core /bin/false"),
+            {},
             "FAIL",
-            ("this kernel has no mlx4_core", "ELRepo"),
-            id="ConnectX-3 on EL10",
+            ":3 pre.*inst",
         ),
-        pytest.param(
-            {
-                "adapters": (adapter("0x7322", vendor="0x1077"),),
-                "modules": {"available": ("mlx5_core",)},
-                "software": EL9,
-            },
+        (CONNECTX_5, {}, {}, "FAIL", "mlx5_core is not loaded.*unknown"),
+        (
+            adapter("0xffff", vendor="0x1234"),
+            {},
+            {},
             "FAIL",
-            ("TrueScale", "this kernel has no ib_qib"),
-            id="qib on EL9",
+            "1234:ffff.*is unk.*lspci",
         ),
-        pytest.param(
-            {
-                "adapters": (adapter("0x1017"),),
-                "modules": {"available": ("mlx5_core",)},
-            },
-            "FAIL",
-            ("mlx5_core is available but not loaded", "modprobe mlx5_core"),
-            id="not loaded",
-        ),
-        pytest.param(
-            {
-                "adapters": (adapter("0x1017"),),
-                "modules": {
-                    "available": ("mlx5_core",),
-                    "modprobe_lines": (modprobe("blacklist mlx5-core"),),
-                },
-            },
-            "FAIL",
-            ("/etc/modprobe.d/site.conf:3 prevents", "mlx5_core", "blacklist"),
-            id="blacklisted",
-        ),
-        pytest.param(
-            {
-                "adapters": (adapter("0x1017"),),
-                "modules": {
-                    "available": ("mlx5_core",),
-                    "modprobe_lines": (modprobe("install mlx5_core /bin/false"),),
-                },
-            },
-            "FAIL",
-            ("/etc/modprobe.d/site.conf:3 prevents", "mlx5_core", "install"),
-            id="install false",
-        ),
-        pytest.param(
-            {"adapters": (adapter("0x1017"),)},
-            "FAIL",
-            ("mlx5_core is not loaded", "unknown"),
-            id="modules unknown",
-        ),
-        pytest.param(
-            {"adapters": (adapter("0xffff", vendor="0x1234"),)},
-            "FAIL",
-            ("1234:ffff", "its PCI id is unknown", "lspci"),
-            id="unknown id",
-        ),
-        pytest.param(
-            {
-                "adapters": (adapter("0x1017"),),
-                "rdma_devices": (ib_device(),),
-                "modules": {"available": ("mlx5_core",)},
-            },
-            "WARN",
-            ("not loaded",),
-            id="a second adapter",
-        ),
-        pytest.param(
-            {"adapters": (adapter("0x1018", "vfio-pci"),)},
+        (adapter("0x1018", "vfio-pci"), {}, {}, "PASS", "reserved for a guest by vfio"),
+        (
+            adapter("0x1018", physical_function="x"),
+            {},
+            {},
             "PASS",
-            ("reserved for a guest by vfio-pci",),
-            id="VF of a guest",
-        ),
-        pytest.param(
-            {"adapters": (adapter("0x1018", physical_function="0000:04:00.0"),)},
-            "PASS",
-            ("available for a guest",),
-            id="VF that is available",
-        ),
-        pytest.param(
-            {
-                "adapters": (adapter("0x1003", "mlx4_core"),),
-                "rdma_devices": (ib_device(),),
-            },
-            "PASS",
-            ("ConnectX-3 (15b3:1003)", "mlx4_core"),
-            id="correct",
+            "available for a gu",
         ),
     ],
 )
-def test_adapter(host, verdict, words):
-    found = findings(DRIVERS, facts(**host))["0000:04:00.0"]
+def test_adapter(card, modules, software, verdict, words):
+    host = facts(adapters=(card,), modules=modules, software=software)
+    found = findings(DRIVERS, host)["0000:04:00.0"]
     assert found[0] == verdict
-    for word in words:
-        assert word in found[1]
+    assert re.search(words, found[1])
+
+
+@pytest.mark.parametrize(
+    ("card", "verdict", "words"),
+    [
+        (CONNECTX_5, "WARN", "not loaded"),
+        (
+            adapter("0x1003", "mlx4_core"),
+            "PASS",
+            "ConnectX-3 (15b3:1003) uses the driver",
+        ),
+    ],
+)
+def test_an_adapter_beside_an_rdma_device(card, verdict, words):
+    found = findings(DRIVERS, facts(adapters=(card,), modules=WITHOUT_MLX4, **WORKS))
+    assert found["0000:04:00.0"][0] == verdict
+    assert words in found["0000:04:00.0"][1]
 
 
 def test_virtual_functions_are_not_listed_beside_their_own():
@@ -188,3 +156,74 @@ def test_virtual_functions_are_not_listed_beside_their_own():
 
 def test_no_adapter():
     assert findings(DRIVERS, facts())["host"][0] == "SKIP"
+
+
+# STACK-01
+
+IN = "kernel/drivers/infiniband/core/{}.ko.xz"
+OUT = "extra/mlnx-ofa_kernel/drivers/infiniband/core/{}.ko"
+OFED = (RdmaStack("MLNX_OFED", "5.8-3.0.7.0", "ofed_info -s"),)
+NFS_IN = "kernel/net/sunrpc/xprtrdma/rpcrdma.ko.xz"
+NFS_OUT = "extra/mlnx-nfsrdma/rpcrdma.ko"
+
+
+def _base(form):
+    return {"ib_core": form.format("ib_core"), "rdma_cm": form.format("rdma_cm")}
+
+
+WEAK = "weak-updates/x/{}.ko"
+MIXED = {"ib_core": IN.format("ib_core"), "rdma_cm": OUT.format("rdma_cm")}
+OFEDS = f"MLNX_OFED 5.8-3.0.7.0 (ofed_info -s): {OUT.format('ib_core')}"
+NONE = {"available": ("ib_core",)}
+
+
+@pytest.mark.parametrize(
+    ("paths", "stacks", "modules", "verdict", "words"),
+    [
+        ({**_base(IN), "rpcrdma": NFS_IN}, (), {}, "PASS", "kernel's own"),
+        # That rpcrdma is missing is NFSRDMA-01's.
+        (
+            _base(OUT),
+            OFED,
+            NONE,
+            "PASS",
+            f"modules are from {OFEDS}; rpcrdma is of unk",
+        ),
+        ({**_base(OUT), "rpcrdma": NFS_IN}, OFED, {}, "FAIL", "another tree"),
+        ({**_base(OUT), "rpcrdma": NFS_OUT}, OFED, {}, "PASS", NFS_OUT),
+        ({**_base(WEAK), "rpcrdma": NFS_IN}, (), {}, "FAIL", "another tree"),
+        ({**_base(IN), "rpcrdma": NFS_OUT}, (), {}, "FAIL", "another tree"),
+        ({**_base(IN), "rpcrdma": NFS_IN}, OFED, {}, "WARN", "are the distribution's"),
+        ({**MIXED, "rpcrdma": NFS_IN}, OFED, {}, "FAIL", "from two trees"),
+        (_base(OUT), (), {}, "SKIP", "from an out-of-tree stack"),
+        ({}, OFED, {}, "SKIP", "unknown"),
+        ({}, (), {}, "SKIP", "unknown"),
+    ],
+)
+def test_stack(paths, stacks, modules, verdict, words):
+    host = facts(
+        modules={"files": files(**paths), **modules}, software={"stacks": stacks}
+    )
+    found = findings(STACK, host, REQUIRE_RDMA)["host"]
+    assert found[0] == verdict
+    assert words in found[1]
+
+
+@pytest.mark.parametrize(
+    ("paths", "verdict"),
+    [
+        ({**_base(OUT), "rpcrdma": NFS_IN}, "WARN"),
+        ({**_base(IN), "rpcrdma": NFS_OUT}, "WARN"),
+        (MIXED, "FAIL"),
+    ],
+)
+def test_rpcrdma_is_no_failure_where_nobody_wants_nfs_over_rdma(paths, verdict):
+    host = facts(modules={"files": files(**paths), "available": ()})
+    assert findings(STACK, host)["host"][0] == verdict
+
+
+def test_single_drivers_from_elsewhere_are_named():
+    paths = {**_base(IN), "rpcrdma": NFS_IN, "mlx4_core": "extra/mlx4/mlx4_core.ko"}
+    found = findings(STACK, facts(modules={"files": files(**paths)}))["host"]
+    assert found[0] == "PASS"
+    assert "the kernel's own, except extra/mlx4/mlx4_core.ko" in found[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""MODULE-01 and MODULE-02: modules that the hardware needs, and the policy's."""
+"""MODULE-01, MODULE-02, MODOPT-01 and MODOPT-02: modules and their options."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from support.host.rule_cases import (
     RDMA_CORE_LISTS,
     RDMA_CORE_UNITS,
     facts,
-    files,
     findings,
     host_policy,
     ib_device,
     interface_rule,
     load_line,
     modprobe,
+    option,
+    parameter,
     roce_device,
     steps,
 )
 
 from ovirt_rdma.host.facts.model import OwnFile, Unit
 from ovirt_rdma.host.rules import modules
-from ovirt_rdma.host.rules.modules import lists_for
-from ovirt_rdma.host.system.files import MODULES_LOAD, own_text
+from ovirt_rdma.host.rules.modules import lists_for, same_value
+from ovirt_rdma.host.system.files import MODPROBE, MODULES_LOAD, own_text
 
 UNITS = {"units": RDMA_CORE_UNITS}
 NO_RDMA_CORE = {
@@ -66,53 +67,31 @@ def test_everything_loaded_by_rdma_core():
     assert "rdma-core (/etc/rdma/modules/infiniband.conf:2)" in found["ib_ipoib"][1]
 
 
+NOTHING, IN_POLICY = "nothing loads it at boot", "host: modules: [ib_ipoib]"
+NOT_KNOWN = "it is unknown what loads it"
+WITHOUT_CORE = {"software": NO_RDMA_CORE, "load_lines": ()}
+BLOCKED = {"modprobe_lines": (modprobe("blacklist ib_ipoib"),)}
+
+
 @pytest.mark.parametrize(
     ("host", "verdict", "words"),
     [
-        (
-            _ib(software=NO_RDMA_CORE, load_lines=()),
-            "WARN",
-            ("nothing loads it at boot", "host: modules: [ib_ipoib]"),
-        ),
-        (
-            _ib(load_lines=RDMA_CORE_LISTS[:-2]),
-            "WARN",
-            ("nothing loads it at boot",),
-        ),
-        (
-            # A driver that udev's rules do not list as InfiniBand.
-            _ib(device=ib_device(driver="new_hca")),
-            "WARN",
-            ("nothing loads it at boot",),
-        ),
-        (
-            _ib(load_lines=(load_line("ib_ipoib"),)),
-            "PASS",
-            ("/etc/modules-load.d/site.conf:2",),
-        ),
-        (_ib(software={}, load_lines=()), "SKIP", ("it is unknown what loads it",)),
+        (_ib(**WITHOUT_CORE), "WARN", (NOTHING, IN_POLICY)),
+        (_ib(load_lines=RDMA_CORE_LISTS[:-2]), "WARN", (NOTHING,)),
+        # A driver that udev's rules do not list as InfiniBand.
+        (_ib(device=ib_device(driver="new_hca")), "WARN", (NOTHING,)),
+        (_ib(load_lines=(load_line("ib_ipoib"),)), "PASS", ("load.d/site.conf:2",)),
         # No systemd to ask for units, as in a container.
-        (
-            _ib(software={}),
-            "SKIP",
-            ("it is unknown what loads it",),
-        ),
-        (_ib(software={}, load_lines=RDMA_CORE_LISTS[:-2]), "WARN", ("nothing loads",)),
+        (_ib(software={}, load_lines=()), "SKIP", (NOT_KNOWN,)),
+        (_ib(software={}), "SKIP", (NOT_KNOWN,)),
+        (_ib(software={}, load_lines=RDMA_CORE_LISTS[:-2]), "WARN", (NOTHING,)),
         (_ib(WITHOUT_IPOIB), "WARN", ("although rdma-core", "UNIT-01")),
-        (
-            _ib(WITHOUT_IPOIB, software=NO_RDMA_CORE, load_lines=()),
-            "WARN",
-            ("is not loaded", "host: modules: [ib_ipoib]"),
-        ),
-        (
-            _ib(WITHOUT_IPOIB, modprobe_lines=(modprobe("blacklist ib_ipoib"),)),
-            "WARN",
-            ("site.conf:3 prevents loading ib_ipoib (blacklist)", "modprobe ib_ipoib"),
-        ),
+        (_ib(WITHOUT_IPOIB, **WITHOUT_CORE), "WARN", ("is not loaded", IN_POLICY)),
+        (_ib(WITHOUT_IPOIB, **BLOCKED), "WARN", ("prevents loading ib_ipoib (black",)),
         (
             _ib(WITHOUT_IPOIB, available=WITHOUT_IPOIB),
             "WARN",
-            ("this kernel has no ib_ipoib",),
+            ("kernel has no ib_ipoi",),
         ),
     ],
 )
@@ -144,32 +123,18 @@ def test_missing_ipoib_fails_where_the_policy_names_infiniband():
 def test_what_the_kernel_loads_by_itself_need_not_be_loaded():
     host = _ib(("mlx4_core", "mlx4_ib", "ib_core", "ib_ipoib"), load_lines=())
     found = findings(modules.NEEDED, host)
-    for module in ("rpcrdma", "ib_umad", "ib_uverbs", "rdma_ucm"):
+    for module in ("ib_umad", "ib_uverbs", "rdma_ucm"):
         assert found[module][0] == "PASS"
         assert "the kernel loads it" in found[module][1]
 
 
-@pytest.mark.parametrize(
-    ("line", "blocked"),
-    [
-        ("blacklist rpcrdma", ()),  # the kernel requests it by its own name
-        ("blacklist ib_uverbs", ("ib_uverbs",)),
-        ("install rpcrdma /bin/true", ("rpcrdma",)),
-        ("install rpcrdma /sbin/modprobe --ignore-install rpcrdma", ()),
-    ],
-)
-def test_what_stops_the_kernel_from_loading_by_itself(line, blocked):
-    host = _ib(("mlx4_core", "ib_ipoib"), modprobe_lines=(modprobe(line),))
+def test_what_stops_the_kernel_from_loading_by_itself():
+    line = modprobe("blacklist ib_uverbs")
+    host = _ib(("mlx4_core", "ib_ipoib"), modprobe_lines=(line,))
     found = findings(modules.NEEDED, host)
-    assert tuple(n for n, (verdict, _) in found.items() if verdict == "WARN") == blocked
-
-
-def test_rpcrdma_of_another_tree_is_not_loaded_when_it_is_first_used():
-    paths = {"ib_core": "extra/ofa/ib_core.ko", "rpcrdma": "kernel/net/rpcrdma.ko.xz"}
-    host = _ib(("mlx4_core", "ib_ipoib"), files=files(**paths))
-    verdict, text = findings(modules.NEEDED, host)["rpcrdma"]
-    assert verdict == "SKIP"
-    assert "NFSRDMA-01" in text
+    assert [n for n, (verdict, _) in found.items() if verdict == "WARN"] == [
+        "ib_uverbs"
+    ]
 
 
 def test_roce_needs_no_ipoib():
@@ -327,3 +292,172 @@ def test_without_policy_a_file_of_ours_is_only_named():
     assert found[0] == "WARN"
     assert "ib_srp" in found[1]
     assert "revert MODULE-02/boot" in found[1]
+
+
+# MODOPT-01
+
+
+@pytest.mark.parametrize(
+    ("line", "subject"),
+    [
+        ("options mlx4_core mtu_4k=1", "mlx4_core.mtu_4k"),
+        ("options mlx4-core set_4k_mtu=1", "mlx4_core.set_4k_mtu"),
+        ("options mlx4_core num_vfs=8 log_num_mtt=24", "mlx4_core.log_num_mtt"),
+        ("options ib_ipoib ipoib_enhanced=0", "ib_ipoib.ipoib_enhanced"),
+        ("options ib_ipoib lro=1", "ib_ipoib.lro"),
+    ],
+)
+def test_dead_option(line, subject):
+    host = facts(modules={"modprobe_lines": (modprobe(line),)})
+    found = findings(modules.UNKNOWN, host)
+    assert [name for name in found if found[name][0] == "WARN"] == [subject]
+    assert "/etc/modprobe.d/site.conf:3 sets" in found[subject][1]
+    assert "explain MODOPT-01" in found[subject][1]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"modprobe_lines": (modprobe("options mlx4_core num_vfs=8"),)},
+        {"modprobe_lines": (modprobe("options mlx4_core log_mtts_per_seg=3"),)},
+        {"modprobe_lines": (modprobe("blacklist mlx4_core"),)},
+        # Every module takes them.
+        {"modprobe_lines": (modprobe("options mlx5_core async_probe=1"),)},
+        {"modprobe_lines": (modprobe('options mlx5_core dyndbg="file x +p"'),)},
+        {  # MLNX_OFED's driver has it, and shows it
+            "modprobe_lines": (modprobe("options mlx4_core log_num_mtt=24"),),
+            "parameters": (parameter("mlx4_core log_num_mtt=24"),),
+        },
+    ],
+)
+def test_option_that_is_alive(parts):
+    assert findings(modules.UNKNOWN, facts(modules=parts))["host"][0] == "PASS"
+
+
+def test_dead_option_in_the_policy():
+    policy = host_policy(module_options=(option("mlx4_core mtu_4k=1"),))
+    found = findings(modules.UNKNOWN, facts(), policy)["mlx4_core.mtu_4k"]
+    assert "policy.yaml sets mtu_4k" in found[1]
+    assert steps(modules.OPTIONS, facts(), policy) == {}
+
+
+# MODOPT-02
+
+VFS = host_policy(module_options=(option("mlx4_core num_vfs=8"),))
+LINE = "options mlx4_core num_vfs=8"
+OURS = {"own_files": (OwnFile(MODPROBE, own_text([LINE])),)}
+LOADED = {"loaded": ("mlx4_core",), "parameters": (parameter("mlx4_core num_vfs=0"),)}
+
+
+def test_option_of_a_loaded_module_takes_a_reboot():
+    step = steps(modules.OPTIONS, facts(modules=LOADED), VFS)["boot"]
+    assert step.effect == "reboot"
+    assert "dracut -f" in step.reason
+    (change,) = step.changes
+    assert (change.kind, change.target, change.before) == ("file", MODPROBE, None)
+    assert change.after == own_text([LINE])
+    assert change.after.startswith("# ovirt-rdma revision 1\n")
+
+
+def test_option_of_a_module_that_is_not_loaded_is_live():
+    host = facts(modules={"available": ("mlx4_core",)})
+    assert steps(modules.OPTIONS, host, VFS)["boot"].effect == "live"
+
+
+def test_all_options_are_in_one_file():
+    policy = host_policy(
+        module_options=(
+            option("mlx4_core num_vfs=8"),
+            option("mlx4_core port_type_array=1,2"),
+            option("ib_ipoib send_queue_size=512"),
+        )
+    )
+    (step,) = steps(modules.OPTIONS, facts(), policy).values()
+    assert step.changes[0].after.endswith(
+        f"{LINE}\noptions mlx4_core port_type_array=1,2\n"
+        "options ib_ipoib send_queue_size=512\n"
+    )
+
+
+def test_other_value_in_another_file_is_refused():
+    line = modprobe("options mlx4-core debug_level=1 num-vfs=4")
+    host = facts(modules={**LOADED, "modprobe_lines": (line,)})
+    found = steps(modules.OPTIONS, host, VFS)
+    assert list(found) == ["mlx4_core.num_vfs"]
+    step = found["mlx4_core.num_vfs"]
+    assert step.refused == "/etc/modprobe.d/site.conf:3 sets num_vfs=4"
+    assert step.changes == ()
+    verdict, text = findings(modules.OPTIONS, host, VFS)["mlx4_core.num_vfs"]
+    assert verdict == "FAIL"
+    assert "/etc/modprobe.d/site.conf:3" in text
+
+
+def test_same_value_in_another_file_is_enough():
+    host = facts(modules={"modprobe_lines": (modprobe("options mlx4_core num_vfs=8"),)})
+    assert steps(modules.OPTIONS, host, VFS) == {}
+    found = findings(modules.OPTIONS, host, VFS)["mlx4_core.num_vfs"]
+    assert found[0] == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("running", "verdict", "words"),
+    [
+        ("mlx4_core num_vfs=8", "PASS", "sets mlx4_core num_vfs=8"),
+        ("mlx4_core num_vfs=0", "WARN", "running module has 0"),
+        ("mlx4_core port_type_array=1", "SKIP", "modinfo -p mlx4_core"),
+    ],
+)
+def test_written_option_and_the_running_module(running, verdict, words):
+    host = facts(
+        modules={
+            "loaded": ("mlx4_core",),
+            "parameters": (parameter(running),),
+            "modprobe_lines": (modprobe(LINE, f"{MODPROBE}:4"),),
+        },
+        software=OURS,
+    )
+    assert steps(modules.OPTIONS, host, VFS) == {}
+    found = findings(modules.OPTIONS, host, VFS)["mlx4_core.num_vfs"]
+    assert found[0] == verdict
+    assert words in found[1]
+
+
+def test_option_of_a_module_that_this_host_does_not_have():
+    """The policy is for all hosts: this is no reason for a file or a warning."""
+    host = facts(modules={"available": ("mlx5_core",)})
+    assert steps(modules.OPTIONS, host, VFS) == {}
+    assert findings(modules.OPTIONS, host, VFS)["mlx4_core.num_vfs"][0] == "SKIP"
+
+
+@pytest.mark.parametrize("text", ["options mlx4_core num_vfs=8\n", None, "# mine\n"])
+def test_options_file_of_somebody_else_is_left(text):
+    host = facts(software={"own_files": (OwnFile(MODPROBE, text),)})
+    step = steps(modules.OPTIONS, host, VFS)["boot"]
+    assert step.refused
+    assert step.changes == ()
+
+
+def test_without_policy_our_options_are_only_named():
+    host = facts(software=OURS)
+    assert steps(modules.OPTIONS, host, host_policy()) == {}
+    found = findings(modules.OPTIONS, host)["host"]
+    assert found[0] == "WARN"
+    assert LINE in found[1]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("Y", "1", True),
+        ("N", "0", True),
+        ("0x10", "16", True),
+        ("1,1", "1,1", True),
+        ("1,2", "1", False),
+        ("ib", "eth", False),
+        ("08", "8", True),
+        ("", "0", False),
+        ("²", "2", False),
+    ],
+)
+def test_same_value(one, other, same):
+    assert same_value(one, other) is same

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""UNIT-01, POLICY-01, VDSM-01 and FACTS-01."""
+"""UNIT-01, POLICY-01, VDSM-01, FACTS-01 and DAEMON-01."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import replace
 
@@ -22,8 +23,9 @@ from support.host.rule_cases import (
 )
 
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.facts.model import Unit
-from ovirt_rdma.host.policy.model import Policy
+from ovirt_rdma.host.facts.model import Software, Unit
+from ovirt_rdma.host.paths import DAEMON_UNIT
+from ovirt_rdma.host.policy.model import NfsPolicy, Policy
 from ovirt_rdma.host.rules import host as host_rules
 from ovirt_rdma.host.rules.base import View
 from ovirt_rdma.host.rules.registry import decide
@@ -36,84 +38,45 @@ from ovirt_rdma.host.system.commands import (
 OPENIBD = Unit("openibd.service", "loaded", "active", "enabled")
 
 
+HW, RDMA, *MORE = RDMA_CORE_UNITS
+IDLE = tuple(replace(unit, active="inactive") for unit in RDMA_CORE_UNITS)
+NOT_FOUND = Unit("rdma-load-modules@rdma.service", "not-found", "inactive")
+# Nothing would start the list of Omni-Path, and the others are not ours.
+OTHERS = (
+    Unit("rdma-load-modules@opa.service", "loaded", "inactive"),
+    Unit("openibd.service", "not-found", "inactive"),
+    Unit("vdsmd.service", "loaded", "failed"),
+)
+FAILED = (HW, replace(RDMA, active="failed"), *MORE)
+INACTIVE = "inactive: rdma-hw.target"
+
+
 @pytest.mark.parametrize(
-    ("found_units", "subject", "verdict", "words"),
+    ("units", "subject", "verdict", "words"),
     [
         (RDMA_CORE_UNITS, "host", "PASS", "no unit of rdma-core has failed"),
         ((), "host", "SKIP", "unknown"),
-        (
-            (replace(RDMA_CORE_UNITS[1], active="failed"), *RDMA_CORE_UNITS[2:]),
-            "rdma-load-modules@rdma.service",
-            "WARN",
-            "/etc/rdma/modules/rdma.conf may name a missing module",
-        ),
-        (
-            (*RDMA_CORE_UNITS, OPENIBD),
-            "openibd.service",
-            "WARN",
-            "openibd and rdma-core",
-        ),
-        (
-            (replace(RDMA_CORE_UNITS[0], active="inactive"), *RDMA_CORE_UNITS[1:]),
-            "rdma-hw.target",
-            "WARN",
-            "rdma-hw.target is inactive | systemctl start rdma-hw.target",
-        ),
-        (
-            # Ethernet only: nothing would start the list of Omni-Path.
-            (
-                *RDMA_CORE_UNITS,
-                Unit("rdma-load-modules@opa.service", "loaded", "inactive"),
-            ),
-            "host",
-            "PASS",
-            "",
-        ),
-        (
-            (
-                *RDMA_CORE_UNITS,
-                Unit("openibd.service", "not-found", "inactive"),
-                Unit("vdsmd.service", "loaded", "failed"),
-            ),
-            "host",
-            "PASS",
-            "",
-        ),
-        (
-            (Unit("rdma-load-modules@rdma.service", "not-found", "inactive"),),
-            "host",
-            "SKIP",
-            "not installed",
-        ),
+        (FAILED, RDMA.name, "WARN", "/modules/rdma.conf may name a missing module"),
+        ((*RDMA_CORE_UNITS, OPENIBD), OPENIBD.name, "WARN", "rdma-core's units do too"),
+        ((IDLE[0], RDMA, *MORE), HW.name, "WARN", f"{INACTIVE} | systemctl start rdma"),
+        (IDLE, HW.name, "WARN", "rdma-load-modules@roce.service | systemctl start"),
+        # They are no matter where openibd loads the modules.
+        ((*IDLE, OPENIBD), OPENIBD.name, "WARN", "openibd loads the RDMA modules"),
+        ((*RDMA_CORE_UNITS, *OTHERS), "host", "PASS", ""),
+        ((NOT_FOUND,), "host", "SKIP", "not installed"),
     ],
 )
-def test_units(found_units, subject, verdict, words):
-    host = facts(rdma_devices=(ib_device(),), software={"units": found_units})
+def test_units(units, subject, verdict, words):
+    host = facts(rdma_devices=(ib_device(),), software={"units": units})
     found = findings(host_rules.UNITS, host)
     assert list(found) == [subject]
     assert found[subject][0] == verdict
     assert words in found[subject][1]
 
 
-def test_idle_units_are_one_finding():
-    idle = tuple(replace(unit, active="inactive") for unit in RDMA_CORE_UNITS)
-    host = facts(rdma_devices=(ib_device(),), software={"units": idle})
-    found = findings(host_rules.UNITS, host)
-    assert list(found) == ["rdma-hw.target"]
-    assert "rdma-load-modules@roce.service are inactive" in found["rdma-hw.target"][1]
-
-
-def test_idle_units_are_no_matter_where_openibd_loads():
-    idle = tuple(replace(unit, active="inactive") for unit in RDMA_CORE_UNITS)
-    host = facts(rdma_devices=(ib_device(),), software={"units": (*idle, OPENIBD)})
-    assert list(findings(host_rules.UNITS, host)) == ["openibd.service"]
-
-
 def test_idle_units_without_a_device():
-    idle = tuple(replace(unit, active="inactive") for unit in RDMA_CORE_UNITS)
-    assert (
-        findings(host_rules.UNITS, facts(software={"units": idle}))["host"][0] == "SKIP"
-    )
+    host = facts(software={"units": IDLE})
+    assert findings(host_rules.UNITS, host)["host"][0] == "SKIP"
 
 
 # POLICY-01
@@ -124,32 +87,20 @@ HOST = facts(
 )
 
 
+NOT_HERE = "names no port of this host: no"
+PORTS = "ports here: mlx4_0/1 (InfiniBand, 0002:c903:00fb:1231), mlx5_0/1 (Ethernet, no"
+
+
 @pytest.mark.parametrize(
     ("rule", "verdict", "words"),
     [
         ({"link_layer": "infiniband"}, "PASS", "names ib0"),
         ({"device": "mlx*"}, "PASS", "names ib0, ens1"),
-        (
-            {"device": "mlx4_1"},
-            "WARN",
-            "names no port of this host: no device mlx4_1 (did you mean mlx4_0?)",
-        ),
-        (
-            {"guid": "0002:c903:00fb:1213"},
-            "WARN",
-            "no guid 0002:c903:00fb:1213 (did you mean 0002:c903:00fb:1231?)",
-        ),
-        (
-            {"pci": "0000:40:00.0"},
-            "WARN",
-            "no pci 0000:40:00.0 (did you mean 0000:04:00.0?)",
-        ),
-        ({"port": 2}, "WARN", "no port 2 (present: 1)"),
-        (
-            {"device": "mlx4_0", "link_layer": "ethernet"},
-            "WARN",
-            "no port matches all of its keys",
-        ),
+        ({"device": "mlx4_1"}, "WARN", f"{NOT_HERE} device mlx4_1 | nothing to fix if"),
+        ({"guid": "0002:c903:00fb:1213"}, "WARN", PORTS),
+        ({"pci": "0000:40:00.0"}, "WARN", f"{NOT_HERE} pci 0000:40:00.0"),
+        ({"port": 2}, "WARN", f"{NOT_HERE} port 2"),
+        ({"device": "mlx4_0", "link_layer": "ethernet"}, "WARN", "no port matches all"),
         ({"pkey": "0x8001"}, "WARN", "no netdev there has 0x8001"),
     ],
 )
@@ -172,28 +123,20 @@ def test_no_device_at_all():
 
 
 def test_rule_after_another_has_no_effect():
-    policy = host_policy(
-        interfaces=(
-            interface_rule(1, link_layer="infiniband"),
-            interface_rule(2, name="storage", device="mlx4_0"),
-        )
-    )
-    found = findings(host_rules.NAMES, HOST, policy)
+    rules = (interface_rule(1, link_layer="infiniband"),)
+    rules += (interface_rule(2, name="storage", device="mlx4_0"),)
+    found = findings(host_rules.NAMES, HOST, host_policy(interfaces=rules))
     assert found["interface 1"][0] == "PASS"
     assert found["storage"][0] == "WARN"
-    assert (
-        "interface 'storage' has no effect: interface 1 names ib0"
-        in (found["storage"][1])
-    )
+    sentence = "interface 'storage' has no effect: interface 1 names ib0"
+    assert sentence in found["storage"][1]
 
 
 def test_port_without_a_netdev():
     policy = host_policy(interfaces=(interface_rule(device="mlx4_0"),))
-    host = facts(rdma_devices=(ib_device(),))
-    assert (
-        "interface 1 names mlx4_0/1, which has no netdev"
-        in (findings(host_rules.NAMES, host, policy)["interface 1"][1])
-    )
+    found = findings(host_rules.NAMES, facts(rdma_devices=(ib_device(),)), policy)
+    sentence = "interface 1 names mlx4_0/1, which has no netdev"
+    assert sentence in found["interface 1"][1]
 
 
 def test_rule_for_a_child_that_is_planned():
@@ -263,9 +206,8 @@ def test_old_vdsm_fails_where_the_policy_uses_ipoib():
 
 
 def test_any_vdsm_without_ipoib():
-    assert findings(host_rules.VDSM, facts(software={"vdsm_version": "4.40"}))["host"][
-        0
-    ] == ("SKIP")
+    host = facts(software={"vdsm_version": "4.40"})
+    assert findings(host_rules.VDSM, host)["host"][0] == "SKIP"
 
 
 # FACTS-01
@@ -280,7 +222,6 @@ def test_any_vdsm_without_ipoib():
             "/etc/modprobe.d/a.conf line 2 is ignored by modprobe: no module",
             "look at the file, and correct it: ls -l /etc/modprobe.d/a.conf",
         ),
-        ("netdev ib0 disappeared during the read", "run it again"),
         ("ip -j addr was not run: /x is not this host's root", "run it on that host"),
         ("ip -j route get ::1 shows no route", "see what it says: ip -j route get ::1"),
         ("ip -j $(reboot) failed: x", "see what it says: ip -j '$(reboot)'"),
@@ -294,10 +235,7 @@ def test_what_could_not_be_read(problem, fix):
 @pytest.mark.parametrize(
     ("failure", "fix"),
     [
-        (
-            CommandTimeout("no answer within 5 s"),
-            "see which service or driver holds it",
-        ),
+        (CommandTimeout("no answer within 5 s"), "see what it says: {command}"),
         (CommandFailed("exit status 1", 1), "see what it says: {command}"),
         (NotInstalled("No such file or directory"), "install the tool: dnf install"),
     ],
@@ -344,3 +282,41 @@ def test_everything_read():
 
 def _view(host):
     return View(host, Policy())
+
+
+# DAEMON-01
+
+HEALTH = Policy(nfs=NfsPolicy((), 10))
+METRICS = host_policy(metrics_folder="/var/lib/node_exporter/textfiles")
+FOLLOW = host_policy(interfaces=(interface_rule(device="mlx4_0", partitions="follow"),))
+
+
+def daemon(active="inactive"):
+    return Unit(DAEMON_UNIT, "loaded", active, "static")
+
+
+@pytest.mark.parametrize(
+    ("policy", "units", "verdict", "words"),
+    [
+        (Policy(), (), "SKIP", "the policy has no health_interval, metrics_folder"),
+        (Policy(), (daemon("active"),), "SKIP", "the policy has no health_interval"),
+        (HEALTH, (), "SKIP", "it is unknown"),
+        (HEALTH, (daemon("active"),), "PASS", "looked at every 10 s"),
+        (METRICS, (daemon("active"),), "PASS", "into /var/lib/node_exporter/textfiles"),
+        # The role of Ansible checks right after `enable`.
+        (METRICS, (daemon("activating"),), "PASS", "is running"),
+        (HEALTH, (daemon(),), "FAIL", "inactive), but.* | ovirt-rdma-host enable; "),
+        (HEALTH, (daemon("failed"),), "FAIL", "failed), but.* | journalctl -b -u "),
+        (FOLLOW, (daemon(),), "FAIL", "the children of ib0 should follow the P_Key t"),
+    ],
+)
+def test_daemon(policy, units, verdict, words):
+    host = replace(HOST, software=Software(units=units))
+    said, text = findings(host_rules.DAEMON, host, policy)["host"]
+    assert said == verdict
+    assert re.search(words.replace(")", r"\)").replace("|", r"\|"), text)
+
+
+def test_a_host_whose_netdevs_no_rule_with_follow_names_needs_no_daemon():
+    bare = facts(software={"units": (daemon(),)})
+    assert findings(host_rules.DAEMON, bare, FOLLOW)["host"][0] == "SKIP"

@@ -141,7 +141,7 @@ def test_guests_are_never_changed():
     steps, findings = outcomes(facts(*vfs))
     assert set(values(steps["VF-02"])) == {2, 3}
     assert verdicts(findings, "VF-02") == [WARN, FAIL]
-    assert any("virtual machines have VFs 0, 1" in f.sentence for f in findings)
+    assert any("GUIDs of VFs 0, 1 of mlx5_0 are not" in f.sentence for f in findings)
 
 
 def test_a_netdev_of_a_vf_that_is_in_use():

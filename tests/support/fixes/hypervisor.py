@@ -196,12 +196,12 @@ HYPERVISOR = {
         then=True,
     ),
     "children that follow no more": Row(
-        fixed("host/rules/ipoib_children.py:_follower", f"{REVERT} 1/host"),
+        fixed("host/rules/ipoib.py:_follower", f"{REVERT} 1/host"),
         "check --all",
         all_of(follow(FOLLOWING), run("apply"), follow(WITHOUT)),
     ),
     "module that is not loaded": Row(
-        fixed("host/rules/modules.py:_wanted_finding", PLAN),
+        fixed("host/rules/modules.py:_wanted", PLAN),
         "check --all",
         follow(MODULES),
         "mlx4_en is not loaded",
@@ -326,13 +326,13 @@ HYPERVISOR = {
         all_of(follow(SMALL_MTU), run("apply"), follow(POLICY), run("apply")),
     ),
     "mode that a network asks for": Row(
-        fixed("host/rules/ipoib_mtu.py:_without_policy", LOAD, APPLY),
+        fixed("host/rules/ipoib_rules.py:_without_policy", LOAD, APPLY),
         "check --all",
         network_with_mode,
         first=write(POLICY_YAML, CONNECTED),
     ),
     "MTU of InfiniBand": Row(
-        fixed("host/rules/ipoib_mtu.py:_compare", PLAN),
+        fixed("host/rules/ipoib_rules.py:_compare", PLAN),
         "check --all",
         all_of(
             larger_group,

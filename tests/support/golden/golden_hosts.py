@@ -52,7 +52,6 @@ HOSTS = {
     "virtual-functions-in-use": Golden(mlx5.virtual_functions, check=3, plan=3),
     "virtual-functions-wanted": Golden(mlx5.virtual_functions_wanted, check=3, plan=3),
     "mlnx-ofed": Golden(mlx5.mlnx_ofed, check=3, plan=0),
-    "mlnx-ofed-mixed": Golden(mlx5.mlnx_ofed_mixed, check=0, plan=0),
     "qib": Golden(others.qib, check=3, plan=0),
     "hfi1": Golden(others.hfi1, check=3, plan=3),
     "without-rdma": Golden(others.without_rdma, check=3, plan=0, plain=3),

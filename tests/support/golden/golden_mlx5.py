@@ -272,15 +272,6 @@ def virtual_functions_wanted(path: Path) -> FakeRoot:
 
 def mlnx_ofed(path: Path) -> FakeRoot:
     """MLNX_OFED, installed without NFS over RDMA."""
-    return _mlnx_ofed(path, ())
-
-
-def mlnx_ofed_mixed(path: Path) -> FakeRoot:
-    """MLNX_OFED with the distribution's rpcrdma."""
-    return _mlnx_ofed(path, ("rpcrdma",))
-
-
-def _mlnx_ofed(path: Path, left: Sequence[str]) -> FakeRoot:
     host = hypervisor(path, loaded=(*MLX5, *INFINIBAND), lists=LISTS)
     # Its list has xprtrdma, which cannot be loaded.
     host.unit("rdma-load-modules@rdma.service", "failed", "static")
@@ -298,12 +289,12 @@ def _mlnx_ofed(path: Path, left: Sequence[str]) -> FakeRoot:
     files.append(f"{extra}/drivers/infiniband/core/ib_umad.ko")
     files.append(f"{extra}/drivers/net/ethernet/mellanox/mlx5/core/mlx5_core.ko")
     files.append(f"{extra}/compat/mlx_compat.ko")
-    nfs = ("sunrpc", "nfs", "nfsv3", "nfsv4", "lockd", *left)
+    nfs = ("sunrpc", "nfs", "nfsv3", "nfsv4", "lockd")
     files += [kernel_file(host, module) for module in nfs]
     files += [kernel_file(host, m) for m in shipped("el9") if m.startswith("mlx4")]
     host.module_files(*files)
     infiniband = [module for modules in theirs.values() for module in modules]
-    loaded = [*infiniband, "ib_umad", "mlx5_core", *nfs[:5]]
+    loaded = [*infiniband, "ib_umad", "mlx5_core", *nfs]
     host.write("/proc/modules", "\n".join(f"{m} 1 0 - Live 0x0" for m in loaded))
     host.mlnx_ofed()
     host.unit("openibd.service")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -28,105 +29,61 @@ ID = "IPOIB-MTU-01"
 SYSFS = "/sys/class/net/ib0/mtu"
 
 
+PORT_4K, GROUP = "the port's largest MTU is 4096", "the broadcast group"
+NO_LIMIT = (port(max_mtu=None, active_mtu=None),)
+DOWN = (port(state="DOWN", active_mtu=2048),)
+UP_65520 = netdev(mtu=65520, mode="connected")
+
+
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        pytest.param(
-            host(), "MTU 4092 in datagram mode: the port's largest MTU is 4096", id="4K"
-        ),
-        pytest.param(
-            host(max_mtu=2048),
-            "MTU 2044 in datagram mode: the port's largest MTU is 2048",
-            id="2K port",
-        ),
-        pytest.param(
-            host(active_mtu=2048),
-            "MTU 2044 in datagram mode: the link has MTU 2048",
-            id="2K switch",
-        ),
-        pytest.param(
-            host(netdev(mtu=2044)),
-            "MTU 2044 in datagram mode: the broadcast group",
-            id="2K group",
-        ),
-        pytest.param(
+        (host(), f"MTU 4092 in datagram mode: {PORT_4K}"),
+        (host(max_mtu=2048), "MTU 2044 in datagram mode: the port's largest MTU is 2"),
+        (host(active_mtu=2048), "MTU 2044 in datagram mode: the link has MTU 2048"),
+        (host(netdev(mtu=2044)), f"MTU 2044 in datagram mode: {GROUP}"),
+        (
             host(netdev(mtu=2044), profiles=[profile(mtu=4092)]),
-            "MTU 2044 in datagram mode: the broadcast group",
-            id="2K group, profile asks for more",
+            f"2044 in data.*{GROUP}",
         ),
-        pytest.param(
-            host(netdev(mtu=65520, mode="connected")),
-            "MTU 65520 in connected mode: ",
-            id="connected",
-        ),
-        pytest.param(host(**HFI1), "MTU 10236 in datagram mode", id="Omni-Path"),
-        pytest.param(
-            host(ports=(port(state="DOWN", active_mtu=2048),)),
-            "MTU 4092 in datagram mode: the port's largest MTU",
-            id="the link MTU of a port that is down does not count",
-        ),
+        (host(UP_65520), "MTU 65520 in connected mode: "),
+        (host(**HFI1), "MTU 10236 in datagram mode"),
+        # The link MTU of a port that is down does not count.
+        (host(netdev(mtu=4092), ports=DOWN), f"MTU 4092 in datagram mode: {PORT_4K}"),
     ],
 )
 def test_auto_says_what_decided(facts, words):
     wanted = policy(mtu="auto")
-    if facts.rdma_devices[0].ports[0].state == "DOWN":
-        facts = replace(facts, netdevs=(netdev(mtu=4092),))
     text = finding(facts, wanted, ID)
     assert text.startswith("PASS ib0 has ")
-    assert words in text
+    assert re.search(words, text)
     assert not [name for name in steps(facts, wanted) if name.startswith(ID)]
+
+
+LOW, CONNECTED = netdev(mtu=1500), netdev(mtu=9000, mode="connected")
+KEPT = "uuid-ib0 infiniband.mtu"
 
 
 @pytest.mark.parametrize(
     ("facts", "mtu", "changes", "verdict"),
     [
-        pytest.param(
-            host(netdev(mtu=1500)), "auto", [f"{SYSFS} 1500>4092"], "FAIL", id="raise"
-        ),
-        pytest.param(
-            host(netdev(mtu=2044)), 4092, [f"{SYSFS} 2044>4092"], "FAIL", id="number"
-        ),
-        pytest.param(
-            host(netdev(mtu=4092)), 2044, [f"{SYSFS} 4092>2044"], "FAIL", id="lower"
-        ),
-        pytest.param(
+        (host(LOW), "auto", [f"{SYSFS} 1500>4092"], "FAIL"),
+        (host(netdev(mtu=2044)), 4092, [f"{SYSFS} 2044>4092"], "FAIL"),
+        (host(netdev(mtu=4092)), 2044, [f"{SYSFS} 4092>2044"], "FAIL"),
+        # The profile holds it down.
+        (
             host(netdev(mtu=2044), profiles=[profile(mtu=2044)]),
             "auto",
-            ["uuid-ib0 infiniband.mtu 2044>4092", f"{SYSFS} 2044>4092"],
+            [f"{KEPT} 2044>4092", f"{SYSFS} 2044>4092"],
             "FAIL",
-            id="profile holds it down",
         ),
-        pytest.param(
-            host(profiles=[profile(mtu=65520)]),
-            "auto",
-            ["uuid-ib0 infiniband.mtu 65520>4092"],
-            "WARN",
-            id="profile of connected days",
-        ),
-        pytest.param(
-            host(profiles=[profile()]),
-            4092,
-            ["uuid-ib0 infiniband.mtu None>4092"],
-            "WARN",
-            id="a number has to be kept",
-        ),
-        pytest.param(
-            host(profiles=[profile(mtu="auto")]), "auto", [], "PASS", id="nothing kept"
-        ),
-        pytest.param(
-            host(netdev(mtu=9000, mode="connected")),
-            "auto",
-            [f"{SYSFS} 9000>65520"],
-            "FAIL",
-            id="connected",
-        ),
-        pytest.param(
-            host(netdev(mtu=1500), ports=(port(max_mtu=None, active_mtu=None),)),
-            2044,
-            [f"{SYSFS} 1500>2044"],
-            "FAIL",
-            id="a number needs no limit to be known",
-        ),
+        # The profile of connected days, and a number that has to be kept.
+        (host(profiles=[profile(mtu=65520)]), "auto", [f"{KEPT} 65520>4092"], "WARN"),
+        (host(profiles=[profile()]), 4092, [f"{KEPT} None>4092"], "WARN"),
+        (host(profiles=[profile(mtu="auto")]), "auto", [], "PASS"),
+        (host(CONNECTED), "auto", [f"{SYSFS} 9000>65520"], "FAIL"),
+        # A number needs no limit to be known.
+        (host(LOW, ports=NO_LIMIT), 2044, [f"{SYSFS} 1500>2044"], "FAIL"),
     ],
 )
 def test_the_mtu_is_set_now_and_for_good(facts, mtu, changes, verdict):
@@ -134,8 +91,7 @@ def test_the_mtu_is_set_now_and_for_good(facts, mtu, changes, verdict):
     assert finding(facts, wanted, ID).startswith(verdict)
     plan = steps(facts, wanted)
     assert [text for step in plan.values() for text in shown(step)] == changes
-    for step in plan.values():
-        assert step.effect == "live"
+    assert {step.effect for step in plan.values()} <= {"live"}
 
 
 def test_only_auto_lets_the_group_settle_for_less():
@@ -146,26 +102,21 @@ def test_only_auto_lets_the_group_settle_for_less():
 
 
 @pytest.mark.parametrize(
-    ("facts", "mtu", "limits"),
+    ("facts", "mtu", "limit"),
     [
-        (host(max_mtu=2048), 4092, ("2044", "the port's largest MTU is 2048")),
-        (host(), 9000, ("4092", "the port's largest MTU is 4096")),
-        (
-            host(active_mtu=2048),
-            4092,
-            ("2044", "the link has MTU 2048", "the kernel would accept more"),
-        ),
-        (host(**MLX5), 65520, ("4092", "the port's largest MTU is 4096")),
+        (host(max_mtu=2048), 4092, "2044 (the port's largest MTU is 2048)"),
+        (host(), 9000, f"4092 ({PORT_4K})"),
+        (host(active_mtu=2048), 4092, "2044 (the link has MTU 2048, limited by its ot"),
+        (host(**MLX5), 65520, f"4092 ({PORT_4K})"),
     ],
 )
-def test_more_than_is_possible_is_refused_and_fails(facts, mtu, limits):
+def test_more_than_is_possible_is_refused_and_fails(facts, mtu, limit):
     wanted = policy(mtu=mtu)
     text = finding(facts, wanted, ID)
     refused = steps(facts, wanted)[f"{ID}/ib0"].refused
     assert text.startswith("FAIL ")
     assert f"the policy's {mtu} is not possible: {refused}" in text
-    assert [limit for limit in limits if limit not in refused] == []
-    assert ("accept more" in refused) == (len(limits) == 3)
+    assert refused.startswith(f"the limit is {limit}")
 
 
 def test_a_number_that_the_group_clamps_is_a_failure_and_no_step():
@@ -206,17 +157,11 @@ def test_enhanced_ipoib_loses_its_carrier_with_the_mtu():
     assert (step.effect, step.users) == ("link-down", ("nfs: nas:/ib0",))
 
 
-def test_without_ibv_devinfo_auto_does_not_guess():
-    facts = host(netdev(mtu=1500), ports=(port(max_mtu=None, active_mtu=None),))
-    text = finding(facts, policy(mtu="auto"), ID)
-    assert text.startswith("SKIP ib0 has MTU 1500; the largest of mlx4_0/1")
-    assert "libibverbs-utils" in text
-
-
-def test_omni_path_hides_its_mtu_from_ibv_devinfo():
-    facts = host(ports=(port(max_mtu=None, active_mtu=None),), **HFI1)
-    text = finding(facts, policy(mtu="auto"), ID)
-    assert text.startswith("SKIP ")
+@pytest.mark.parametrize("chip", [{}, HFI1])
+def test_without_ibv_devinfo_auto_does_not_guess(chip):
+    text = finding(host(netdev(), ports=NO_LIMIT, **chip), policy(mtu="auto"), ID)
+    assert text.startswith("SKIP ib0 has MTU ")
+    assert "; the largest of " in text and "libibverbs-utils" in text
     assert "10236 if the fabric has 10240" in text
 
 
@@ -224,64 +169,44 @@ def test_the_mtu_of_a_bond_member_is_the_bonds():
     member = netdev(uppers=("bond0",), mtu=2044)
     facts = host(member, bond(members=("ib0",)))
     wanted = policy(mtu="auto")
-    assert finding(facts, wanted, ID).startswith("SKIP ib0 is a member of bond0")
+    assert finding(facts, wanted, ID) == "SKIP bond0 sets the MTU of ib0 | "
     assert steps(facts, wanted) == {}
 
 
 ENGINE = "IPOIB-MTU-02"
 
 
+def engine(mtu, *netdevs, **more):
+    """A host with a logical network of this MTU."""
+    return host(*netdevs, networks=[network(mtu=mtu, **more)])
+
+
+BOND = (netdev(uppers=("bond0",)), bond(members=("ib0",)))
+AUTO = policy(mtu="auto")
+
+
 @pytest.mark.parametrize(
     ("facts", "wanted", "verdict", "words"),
     [
+        (engine(2044), AUTO, "WARN", "MTU 2044 on ib0, and the policy requires 4092"),
+        (engine(None), policy(mtu=2044), "WARN", "MTU 1500 on ib0"),
+        (engine(4092), AUTO, "PASS", "MTU 4092"),
+        (engine(1500), None, "PASS", f"MTU 1500 on ib0; up to 4092 is.*{PORT_4K}"),
         (
-            host(networks=[network(mtu=2044)]),
-            policy(mtu="auto"),
-            "WARN",
-            "MTU 2044 on ib0, and the policy requires 4092",
-        ),
-        (host(networks=[network()]), policy(mtu=2044), "WARN", "MTU 1500 on ib0"),
-        (host(networks=[network(mtu=4092)]), policy(mtu="auto"), "PASS", "MTU 4092"),
-        (
-            host(networks=[network(mtu=1500)]),
-            None,
-            "PASS",
-            "MTU 1500 on ib0; up to 4092 is possible: the port's largest MTU is 4096",
-        ),
-        (
-            host(networks=[network(mtu=1500)]),
+            engine(1500),
             policy(mtu=4092),
             "WARN",
-            "if the subnet manager gives the partition that MTU (opensm: mtu=5)",
+            "if the subnet manager gives the part",
         ),
-        (
-            host(networks=[network(mtu=9000)]),
-            None,
-            "FAIL",
-            "datagram mode supports at most 4092: the port's largest MTU is 4096",
-        ),
-        (
-            host(networks=[network(mtu=9000)]),
-            policy(transport_mode="auto"),
-            "PASS",
-            "MTU 9000",
-        ),
-        (
-            host(
-                netdev(uppers=("bond0",)),
-                bond(members=("ib0",)),
-                networks=[network(southbound="bond0", mtu=2044)],
-            ),
-            policy(mtu=4092),
-            "WARN",
-            "the policy requires 4092",
-        ),
+        (engine(9000), None, "FAIL", f"datagram mode supports at most 4092: {PORT_4K}"),
+        (engine(9000), policy(transport_mode="auto"), "PASS", "MTU 9000"),
+        (engine(2044, *BOND, southbound="bond0"), policy(mtu=4092), "WARN", "es 4092"),
     ],
 )
 def test_the_engines_mtu_is_never_a_step(facts, wanted, verdict, words):
     text = finding(facts, wanted, ENGINE)
     assert text.startswith(f"{verdict} network 'storage' sets MTU ")
-    assert words in text
+    assert re.search(words, text)
     assert not any("MTU" in name for name in steps(facts, wanted))
 
 
@@ -362,28 +287,23 @@ def test_the_mtu_after_a_new_port_mtu(now, port_mtu, wanted, changes):
     assert [f"{c.target} {c.before}>{c.after}" for c in found] == changes
 
 
+ONLY = "only InfiniBand ports of physical functions of mlx4 have that setting, and this"
+OF_PF = {"physical_function": "0000:03:00.0"}
+ETHERNET = (port(link_layer="Ethernet"),)
+
+
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
         (host(adapter=connectx3(4096, vfs=4)), "while there are 4 VFs"),
         (
-            host(adapter=connectx3(2048, physical_function="0000:03:00.0")),
-            "it is a virtual function",
+            host(adapter=connectx3(2048, **OF_PF)),
+            f"{ONLY} is a virtual function of mlx4",
         ),
-        (host(**MLX5), "only mlx4 has that setting, and this is mlx5_core"),
-        (
-            host(adapter=Adapter(PCI, "mlx5_core", vfs=8), **MLX5),
-            "only mlx4 has that setting",
-        ),
-        (
-            host(adapter=Adapter(PCI, "mlx5_core", physical_function="x"), **MLX5),
-            "only mlx4 has that setting",
-        ),
-        (host(**HFI1), "only mlx4 has that setting, and this is hfi1"),
-        (
-            host(adapter=connectx3(4096), ports=(port(link_layer="Ethernet"),)),
-            "it is an Ethernet port",
-        ),
+        (host(**MLX5), f"{ONLY} is a port of mlx5_core"),
+        (host(adapter=Adapter(PCI, "mlx5_core", vfs=8), **MLX5), f"{ONLY} is a port"),
+        (host(**HFI1), f"{ONLY} is a port of hfi1"),
+        (host(adapter=connectx3(4096), ports=ETHERNET), "mlx4_core (Ethernet)"),
     ],
 )
 def test_a_port_mtu_that_cannot_be_set_is_refused(facts, why):

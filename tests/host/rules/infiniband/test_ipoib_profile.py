@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""IPOIB-PROFILE-01: the NetworkManager profile that VDSM needs."""
+"""IPOIB-PROFILE-01, the NetworkManager profile that VDSM needs; IPOIB-BOND-01."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from support.host.ipoib_host import (
     netdev,
     network,
     policy,
+    port,
     profile,
     shown,
     steps,
@@ -128,44 +129,39 @@ def test_an_address_that_no_profile_keeps_is_not_taken_away(addresses, made):
         assert text.startswith(f"FAIL ib0 has the address {addresses[-1]}")
 
 
+MEMBER = (netdev(uppers=("bond0",)), bond(members=("ib0",)))
+
+
 @pytest.mark.parametrize(
     ("netdevs", "subject", "why", "fix"),
     [
-        ((netdev(addresses=("10.0.0.1/24",)),), "ib0", "has the address", "move the"),
-        (
-            (netdev(uppers=("bond0",)), bond(members=("ib0",))),
-            "ib0",
-            "ib0 is a member of bond0",
-            "create the bond in the engine",
-        ),
+        ((netdev(addresses=("10.0.0.1/24",)),), "ib0", "has the address", "move it"),
+        (MEMBER, "ib0", "ib0 is a member of bond0", "create the bond in the engine"),
         (
             (netdev(), child("odd")),
             "odd",
-            "requires the name that create_child gives",
-            "delete the child, and add its P_Key",
+            "the name that create_child",
+            "delete the ch",
         ),
     ],
 )
 def test_why_no_profile_is_made_and_what_to_do(netdevs, subject, why, fix):
-    reason, _, mended = finding(
-        host(*netdevs, profiles=[]), None, ID, subject
-    ).partition(" | ")
-    assert reason.startswith("WARN ")
-    assert why in reason
+    facts = host(*netdevs, profiles=[])
+    reason, _, mended = finding(facts, None, ID, subject).partition(" | ")
+    assert reason.startswith("WARN ") and why in reason
     assert mended.startswith(fix)
+
+
+UNMANAGED = NetworkManager(True, (), ("ib0",))
 
 
 @pytest.mark.parametrize(
     ("manager", "words", "fix"),
     [
         (None, "NetworkManager is not installed", "install it"),
+        (NetworkManager(False), "NetworkManager is not running, so nothing", "enable"),
         (
-            NetworkManager(False),
-            "NetworkManager is not running, so nothing stores the settings of ib0",
-            "systemctl enable --now",
-        ),
-        (
-            NetworkManager(True, (), ("ib0",)),
+            UNMANAGED,
             "ib0 is an unmanaged device of NetworkManager",
             "unmanaged-devices",
         ),
@@ -243,15 +239,11 @@ def test_the_profile_of_a_child_names_parent_and_p_key(there, key):
 
 
 def test_a_bond_member_is_not_taken_out_of_its_bond():
-    facts = host(netdev(uppers=("bond0",)), bond(members=("ib0",)), profiles=[])
+    facts = host(*MEMBER, profiles=[])
     text = finding(facts, WANTED, ID)
     assert text.startswith("FAIL ib0 is a member of bond0, but has no profile")
     assert steps(facts, WANTED) == {}
-    kept = host(
-        netdev(uppers=("bond0",)),
-        bond(members=("ib0",)),
-        profiles=[profile(master="bond0")],
-    )
+    kept = host(*MEMBER, profiles=[profile(master="bond0")])
     assert finding(kept, WANTED, ID).startswith("PASS ib0 has the profile 'ib0'")
 
 
@@ -264,3 +256,72 @@ def test_children_have_profiles_of_their_own():
         "PASS ib0.8001 has the profile 'ib0.8001' with transport mode datagram | ",
     ]
     assert steps(facts, WANTED) == {}
+
+
+# IPOIB-BOND-01
+
+BONDS = "IPOIB-BOND-01"
+
+
+def bonded(second="datagram", **parts):
+    """ib0 and ib1 in bond0."""
+    return host(
+        netdev("ib0", uppers=("bond0",)),
+        netdev("ib1", mode=second, port=2, uppers=("bond0",)),
+        bond(**parts),
+        ports=(port(1), port(2)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "verdict", "words"),
+    [
+        (bonded(), "PASS", "in mode active-backup with fail_over_mac active, which"),
+        (bonded(fail_over_mac=None), "SKIP", "with fail_over_mac unknown; that, or a"),
+        (bonded(None), "SKIP", "a member's mode, could not be read"),
+        (
+            bonded(mode="balance-rr"),
+            "FAIL",
+            "in mode balance-rr with fail_over_mac act",
+        ),
+        (
+            bonded(fail_over_mac="none"),
+            "FAIL",
+            "fail_over_mac none, but IPoIB supports",
+        ),
+        (bonded("connected"), "WARN", "different transport modes"),
+    ],
+)
+def test_bonds(facts, verdict, words):
+    text = finding(facts, None, BONDS, "bond0")
+    assert text.startswith(f"{verdict} bond0 of ib0, ib1 is in mode ")
+    assert words in text
+
+
+VM = {"bridged": True}
+
+
+@pytest.mark.parametrize(
+    ("made", "words", "fix"),
+    [
+        (network(**VM), "is a VM network on ib0", "non-VM network"),
+        (network(southbound="ib0.100", vlan=100), "has VLAN 100 on ib0", "P_Key child"),
+        (network(southbound="ib0.8001", **VM), "on ib0.8001", "non-VM"),
+        (network("vm", "bond0", **VM), "is a VM network on bond0", "non-VM"),
+    ],
+)
+def test_networks_that_cannot_be_attached(made, words, fix):
+    facts = replace(bonded(), ovirt_networks=(made,))
+    facts = replace(facts, netdevs=(*facts.netdevs, child()))
+    text = found(facts)[BONDS, made.southbound][-1]
+    assert text.startswith(f"FAIL network {made.name!r} ")
+    assert words in text and fix in text
+
+
+@pytest.mark.parametrize(
+    "networks",
+    [(), (network(),), (network(southbound="eth0", bridged=True, vlan=5),)],
+)
+def test_networks_that_can(networks):
+    text = finding(host(networks=networks), None, BONDS, "host")
+    assert text == "SKIP no bond, bridge or VLAN is on an IPoIB netdev | "

@@ -35,8 +35,9 @@ from ovirt_rdma.host.facts.devices import (
 )
 from ovirt_rdma.host.facts.model import Route
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy, RoceClass
-from ovirt_rdma.host.rules import ipoib_profile, roce
+from ovirt_rdma.host.rules import roce
 from ovirt_rdma.host.rules.base import Finding
+from ovirt_rdma.host.rules.ipoib_rules import TSO_ROCE
 
 STORAGE = {"addresses": ("10.0.0.2/24", "fe80::1/64")}
 ALL_RULES = (
@@ -47,21 +48,11 @@ ALL_RULES = (
 )
 
 
-@pytest.mark.parametrize(
-    ("mtu", "expected"),
-    [
-        (68, None),
-        (351, None),
-        (352, 256),
-        (1500, 1024),
-        (2143, 1024),
-        (2144, 2048),
-        (4191, 2048),
-        (4192, 4096),
-        (4200, 4096),
-        (9000, 4096),
-    ],
-)
+IB_MTUS = {68: None, 351: None, 352: 256, 1500: 1024, 2143: 1024, 2144: 2048}
+IB_MTUS |= {4191: 2048, 4192: 4096, 4200: 4096, 9000: 4096}
+
+
+@pytest.mark.parametrize(("mtu", "expected"), IB_MTUS.items())
 def test_ib_mtu_of_an_ethernet_mtu(mtu, expected):
     """include/rdma/ib_addr.h; 1500 and 4200 were seen on rxe."""
     assert roce.ib_mtu(mtu) == expected
@@ -82,29 +73,20 @@ def _host(*netdevs, device=None, **more):
     return facts(rdma_devices=(device or roce_device(),), netdevs=netdevs, **more)
 
 
+ON_VLAN = ethernet(uppers=("ens1.7",)), above("ens1.7", "ens1", 1500, **STORAGE)
+# The port below the bridge is the limit.
+ON_BRIDGE = ethernet(mtu=1500, uppers=("br",)), above("br", "ens1", 9000, **STORAGE)
+
+
 @pytest.mark.parametrize(
     ("netdevs", "subject", "verdict", "words"),
     [
         ((ethernet(mtu=9000, **STORAGE),), "ens1", "PASS", "IB MTU of 4096"),
         ((ethernet(mtu=4200),), "ens1", "PASS", "IB MTU of 4096"),
         ((ethernet(mtu=1500, **STORAGE),), "ens1", "WARN", "IB MTU of 1024"),
-        ((ethernet(mtu=300),), "ens1", "WARN", "too small for RoCE"),
-        (
-            (ethernet(uppers=("ens1.7",)), above("ens1.7", "ens1", 1500, **STORAGE)),
-            "ens1.7",
-            "WARN",
-            "ens1.7 has MTU 1500",
-        ),
-        (
-            # The port below the bridge is the limit.
-            (
-                ethernet(mtu=1500, uppers=("br",)),
-                above("br", "ens1", 9000, **STORAGE),
-            ),
-            "br",
-            "WARN",
-            "ens1 has MTU 1500",
-        ),
+        ((ethernet(mtu=300),), "ens1", "WARN", "which allows no IB MTU"),
+        (ON_VLAN, "ens1.7", "WARN", "ens1.7 has MTU 1500"),
+        (ON_BRIDGE, "br", "WARN", "ens1 has MTU 1500"),
     ],
 )
 def test_mtu(netdevs, subject, verdict, words):
@@ -160,17 +142,16 @@ def _policy_step(netdev, **more):
     return steps(roce.MTU, _host(netdev, **more), JUMBO)
 
 
+POLICYS = "ens1 has MTU 1500, the policy requires"
+
+
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        (9000, ["ens1 has MTU 1500, the policy requires 9000"]),
+        (9000, [f"{POLICYS} 9000"]),
         (
             2200,
-            [
-                "ens1 has MTU 1500, which allows an IB MTU of 1024; the port supports "
-                "4096",
-                "ens1 has MTU 1500, the policy requires 2200",
-            ],
+            ["ens1 has MTU 1500, which allows an IB MTU of 1024", f"{POLICYS} 2200"],
         ),
     ],
 )
@@ -178,7 +159,8 @@ def test_too_small_an_mtu_is_said_once(wanted, words):
     host = _host(ethernet(mtu=1500), network_manager=_profile())
     rule = interface_rule(link_layer="ethernet", mtu=wanted)
     found = outcomes(roce.MTU, host, host_policy(interfaces=(rule,)))
-    assert [f.sentence for f in found if isinstance(f, Finding)] == words
+    said = [f.sentence.partition(";")[0] for f in found if isinstance(f, Finding)]
+    assert said == words
 
 
 def test_policy_sets_the_mtu_in_the_profile():
@@ -199,15 +181,7 @@ def test_policy_sets_the_mtu_in_the_profile():
 
 
 def test_earlier_value_of_the_profile_is_kept():
-    manager = NetworkManager(
-        True,
-        profiles=(
-            replace(
-                _profile().profiles[0],
-                properties=(Property("802-3-ethernet.mtu", "1500"),),
-            ),
-        ),
-    )
+    manager = _profile(**{"802-3-ethernet__mtu": "1500"})
     step = _policy_step(ethernet(mtu=1500), network_manager=manager)["ens1"]
     assert step.changes[0].before == "1500"
 
@@ -224,7 +198,7 @@ def test_mtu_that_no_profile_keeps_is_kept_without_touching_the_link():
     assert [change.name for change in step.changes] == ["802-3-ethernet.mtu"]
     assert (step.effect, step.users) == ("live", ())
     host = _host(ethernet(mtu=9000), network_manager=_profile())
-    found = [f for f in _outcomes(host, JUMBO) if isinstance(f, Finding)]
+    found = [f for f in outcomes(roce.MTU, host, JUMBO) if isinstance(f, Finding)]
     assert [(f.verdict, f.sentence) for f in found[1:]] == [
         ("WARN", "ens1 has the policy's MTU 9000, but its profile does not")
     ]
@@ -247,48 +221,32 @@ def test_mtu_of_a_logical_network_is_a_finding():
     networks = (OvirtNetwork("storage", "ens1", mtu=1500),)
     assert _policy_step(ethernet(mtu=1500), ovirt_networks=networks) == {}
     host = _host(ethernet(mtu=1500), ovirt_networks=networks)
-    found = [
-        one.sentence
-        for one in _outcomes(host, JUMBO)
-        if "engine's network storage" in one.sentence
-    ]
-    assert len(found) == 1
-    assert found[0].startswith("ens1 has MTU 1500, the policy requires 9000")
+    said = f"{POLICYS} 9000; the engine's network storage sets it"
+    assert [one.sentence for one in outcomes(roce.MTU, host, JUMBO)] == [said]
 
 
 def test_auto_leaves_the_ethernet_mtu():
-    policy = host_policy(
-        interfaces=(interface_rule(link_layer="ethernet", mtu="auto"),)
-    )
+    rule = interface_rule(link_layer="ethernet", mtu="auto")
     host = _host(ethernet(mtu=1500), network_manager=_profile())
-    assert steps(roce.MTU, host, policy) == {}
-    texts = [(one.verdict, one.sentence) for one in _outcomes(host, policy)]
-    assert [
-        text for v, text in texts if v == "SKIP" and "auto" in text and "1500" in text
-    ]
+    said = outcomes(roce.MTU, host, host_policy(interfaces=(rule,)))
+    assert [one.verdict for one in said] == ["WARN", "SKIP"]
+    assert "auto does not change the MTU 1500 of ens1" in said[1].sentence
+
+
+IN_MEMORY = Profile("ens1", "u", "802-3-ethernet", "ens1")
 
 
 @pytest.mark.parametrize(
-    ("parts", "words"),
+    ("manager", "words"),
     [
-        ({"network_manager": None}, "NetworkManager is not running"),
-        ({"network_manager": NetworkManager(False)}, "NetworkManager is not running"),
-        (
-            {"network_manager": NetworkManager(True)},
-            "no NetworkManager profile is active on ens1",
-        ),
-        (
-            {
-                "network_manager": NetworkManager(
-                    True, profiles=(Profile("ens1", "u", "802-3-ethernet", "ens1"),)
-                )
-            },
-            "in NetworkManager's memory only",
-        ),
+        (None, "NetworkManager is not running"),
+        (NetworkManager(False), "NetworkManager is not running"),
+        (NetworkManager(True), "no NetworkManager profile is active on ens1"),
+        (NetworkManager(True, profiles=(IN_MEMORY,)), "NetworkManager's memory only"),
     ],
 )
-def test_mtu_without_a_profile_is_refused(parts, words):
-    step = _policy_step(ethernet(mtu=1500), **parts)["ens1"]
+def test_mtu_without_a_profile_is_refused(manager, words):
+    step = _policy_step(ethernet(mtu=1500), network_manager=manager)["ens1"]
     assert words in step.refused
     assert step.changes == ()
 
@@ -301,10 +259,6 @@ def test_mtu_of_a_port_of_a_bond_is_refused():
     )
     refused = steps(roce.MTU, host, JUMBO)["ens1"].refused
     assert refused == "bond0 sets the MTU of its ports: set it there"
-
-
-def _outcomes(host, policy):
-    return outcomes(roce.MTU, host, policy)
 
 
 def test_profile_that_says_so_already_is_not_set_again():
@@ -345,8 +299,8 @@ def _tso(value):
 def test_tso_of_the_policy(offloads, wanted, verdict, changed):
     host = _host(ethernet(offloads=offloads), network_manager=_profile())
     policy = _tso(wanted)
-    assert findings(ipoib_profile.TSO_ROCE, host, policy)["ens1"][0] == verdict
-    found = steps(ipoib_profile.TSO_ROCE, host, policy)
+    assert findings(TSO_ROCE, host, policy)["ens1"][0] == verdict
+    found = steps(TSO_ROCE, host, policy)
     if changed is None:
         assert found == {}
         return
@@ -364,8 +318,8 @@ def test_tso_that_the_profile_would_turn_on_again(now, more):
     use = NetdevUse("ens1", "nfs", "10.0.0.1:/data at /mnt")
     netdev = ethernet(offloads=now)
     host = _host(netdev, network_manager=manager, netdev_uses=(use,))
-    assert findings(ipoib_profile.TSO_ROCE, host, _tso("off"))["ens1"][0] == "FAIL"
-    step = steps(ipoib_profile.TSO_ROCE, host, _tso("off"))["ens1"]
+    assert findings(TSO_ROCE, host, _tso("off"))["ens1"][0] == "FAIL"
+    step = steps(TSO_ROCE, host, _tso("off"))["ens1"]
     changed = tuple(change.name for change in step.changes)
     assert changed == ("ethtool.feature-tso", *more)
     assert step.effect == "link-down"
@@ -376,74 +330,56 @@ def test_tso_of_which_the_driver_keeps_a_part_is_left():
     """Else the step would be done, be planned again, and the run be rolled back."""
     facts = _host(ethernet(offloads=(BOTH_ON[0], Offload(TSO6, True, fixed=True))))
     refused = "the driver does not support turning tx-tcp6-segmentation off ([fixed])"
-    assert findings(ipoib_profile.TSO_ROCE, facts, _tso("off"))["ens1"] == (
+    assert findings(TSO_ROCE, facts, _tso("off"))["ens1"] == (
         "FAIL",
         f"TSO of ens1 is on, and the policy's off is not possible: {refused} | "
         "set tso: auto for it in the policy",
     )
-    step = steps(ipoib_profile.TSO_ROCE, facts, _tso("off"))["ens1"]
+    step = steps(TSO_ROCE, facts, _tso("off"))["ens1"]
     assert (step.changes, step.refused) == ((), refused)
 
 
 def test_tso_that_is_kept_already():
     manager = _profile(**{"ethtool__feature-tso": "off"})
     host = _host(ethernet(offloads=BOTH_OFF), network_manager=manager)
-    assert steps(ipoib_profile.TSO_ROCE, host, _tso("off")) == {}
-    assert findings(ipoib_profile.TSO_ROCE, host, _tso("off"))["ens1"][0] == "PASS"
+    assert steps(TSO_ROCE, host, _tso("off")) == {}
+    assert findings(TSO_ROCE, host, _tso("off"))["ens1"][0] == "PASS"
 
 
 def test_tso_without_a_profile():
     host = _host(ethernet(offloads=BOTH_ON))
-    step = steps(ipoib_profile.TSO_ROCE, host, _tso("off"))["ens1"]
+    step = steps(TSO_ROCE, host, _tso("off"))["ens1"]
     assert (step.refused, step.effect) == ("", "live")
     host = _host(ethernet(offloads=BOTH_OFF))
-    assert findings(ipoib_profile.TSO_ROCE, host, _tso("off"))["ens1"][0] == "PASS"
+    assert findings(TSO_ROCE, host, _tso("off"))["ens1"][0] == "PASS"
 
 
 def test_tso_that_the_policy_does_not_name():
     host = _host(ethernet(offloads=BOTH_ON))
-    assert findings(ipoib_profile.TSO_ROCE, host)["host"][0] == "SKIP"
-    assert findings(ipoib_profile.TSO_ROCE, facts())["host"][0] == "SKIP"
+    assert findings(TSO_ROCE, host)["host"][0] == "SKIP"
+    assert findings(TSO_ROCE, facts())["host"][0] == "SKIP"
 
 
 # ROCE-GID-01
 
 
+GID = gid("10.0.0.2", "ens1")
+GID_1 = gid("10.0.0.2", "ens1", "IB/RoCE v1")
+BY_V1 = {"gids": (GID_1, replace(GID, index=1)), "default_gid_type": "IB/RoCE v1"}
+BY_V2 = {"gids": (GID,), "default_gid_type": "RoCE v2"}
+OTHER = {"gids": (gid("10.9.9.9", "ens1"),)}
+CONFIGFS = "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode"
+
+
 @pytest.mark.parametrize(
     ("port", "subject", "verdict", "words"),
     [
-        ({"gids": (gid("10.0.0.2", "ens1"),)}, "mlx5_0/1", "PASS", "RoCE v2"),
-        (
-            {"gids": (gid("10.0.0.2", "ens1", "IB/RoCE v1"),)},
-            "mlx5_0/1",
-            "WARN",
-            "RoCE v1 only",
-        ),
-        (
-            {
-                "gids": (
-                    gid("10.0.0.2", "ens1", "IB/RoCE v1"),
-                    gid("10.0.0.2", "ens1", index=1),
-                ),
-                "default_gid_type": "IB/RoCE v1",
-            },
-            "mlx5_0/1",
-            "WARN",
-            "/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode",
-        ),
-        (
-            {"gids": (gid("10.0.0.2", "ens1"),), "default_gid_type": "RoCE v2"},
-            "mlx5_0/1",
-            "PASS",
-            "RDMA CM uses RoCE v2",
-        ),
+        ({"gids": (GID,)}, "mlx5_0/1", "PASS", "RoCE v2"),
+        ({"gids": (GID_1,)}, "mlx5_0/1", "WARN", "RoCE v1 only"),
+        (BY_V1, "mlx5_0/1", "WARN", CONFIGFS),
+        (BY_V2, "mlx5_0/1", "PASS", "RDMA CM uses RoCE v2"),
         ({"gids": ()}, "mlx5_0/1", "SKIP", "no GID"),
-        (
-            {"gids": (gid("10.9.9.9", "ens1"),)},
-            "ens1",
-            "WARN",
-            "10.0.0.2 of ens1 is not in the GID table of mlx5_0/1",
-        ),
+        (OTHER, "ens1", "WARN", "10.0.0.2 of ens1 is not in the GID table of mlx5_0/1"),
     ],
 )
 def test_gid(port, subject, verdict, words):
@@ -482,9 +418,9 @@ def test_gid_of_an_address_above_the_port():
         (Dcb(pfc_priorities=()), "WARN", "no flow control"),
         (Dcb(pfc_priorities=(), pause_rx=True, pause_tx=True), "PASS", "global pause"),
         (Dcb(pause_rx=True, pause_tx=True), "PASS", "global pause"),
-        (Dcb(pfc_priorities=(3,), trust="dscp"), "SKIP", "type of service"),
-        (Dcb(pfc_priorities=(3,)), "SKIP", "type of service"),
-        (Dcb(pfc_priorities=(3, 4), trust="pcp"), "WARN", "untagged RoCE"),
+        (Dcb(pfc_priorities=(3,), trust="dscp"), "SKIP", "priority of connections of"),
+        (Dcb(pfc_priorities=(3,)), "SKIP", "priority of connections of"),
+        (Dcb(pfc_priorities=(3, 4), trust="pcp"), "WARN", "because a VLAN's tag decid"),
         (Dcb(pfc_priorities=(3,), pause_rx=True), "WARN", "ethtool -A ens1 rx off"),
     ],
 )
@@ -511,20 +447,21 @@ def test_ecn(dcb, verdict, words):
 
 
 @pytest.mark.parametrize(
-    ("entries", "tos"),
+    ("entries", "tos", "verdict"),
     [
-        # DSCP 26 if it may have the priority: the host shows no other that has it.
-        ((), 106),
-        ((PriorityOf(26, 3), PriorityOf(24, 3)), 106),
-        ((PriorityOf(46, 3), PriorityOf(48, 3), PriorityOf(26, 0)), 186),
+        # A DSCP without an entry has the priority of its upper three bits.
+        ((), 0, "WARN"),
+        ((), 106, "PASS"),
+        ((PriorityOf(46, 3),), 186, "PASS"),
+        ((PriorityOf(26, 0),), 106, "WARN"),
     ],
 )
-def test_the_type_of_service_to_set_is_one_that_has_the_priority_here(entries, tos):
+def test_the_priority_of_a_type_of_service(entries, tos, verdict):
     dcb = Dcb((3,), trust="dscp", dscp_priorities=entries)
-    host = _host(ethernet(dcb=dcb), device=roce_device(default_tos=0))
-    verdict, text = findings(roce.PFC, host)["ens1"]
-    assert verdict == "WARN"
-    assert f"set default_roce_tos to {tos} ({tos - 2} without ECN) at each boot" in text
+    host = _host(ethernet(dcb=dcb), device=roce_device(default_tos=tos))
+    found, text = findings(roce.PFC, host)["ens1"]
+    assert found == verdict
+    assert ("write roce: {priority: 3} for it" in text) == (verdict == "WARN")
 
 
 @pytest.mark.parametrize("rule", [roce.PFC, roce.ECN])
@@ -552,45 +489,26 @@ def _bonded(mode, *members, devices=("mlx5_0",)):
 
 _FIRST = ethernet("ens1", driver="mlx5_core")
 _SECOND = ethernet("ens2", driver="mlx5_core", rdma_device="mlx5_1")
+_TWO = {"devices": ("mlx5_0", "mlx5_1")}
+_BNXT = replace(_FIRST, driver="bnxt_en")
+_PLAIN = ethernet("eno1", rdma_device=None, rdma_port=None)
+_ONE = replace(_SECOND, rdma_device="mlx5_0")
+_HANG = "so that connections hang | give each port"
 
 
 @pytest.mark.parametrize(
     ("host", "verdict", "words"),
     [
+        (_bonded("802.3ad", _FIRST), "PASS", "one RoCE port"),
+        (_bonded("802.3ad", _FIRST, _ONE), "PASS", "one RoCE port"),
+        (_bonded("active-backup", _FIRST, _SECOND, **_TWO), "PASS", "begin again"),
         (
-            _bonded("802.3ad", _FIRST, replace(_SECOND, rdma_device="mlx5_0")),
-            "PASS",
-            "one RoCE port",
-        ),
-        (
-            _bonded("active-backup", _FIRST, _SECOND, devices=("mlx5_0", "mlx5_1")),
-            "PASS",
-            "begin again",
-        ),
-        (
-            _bonded("802.3ad", _FIRST, _SECOND, devices=("mlx5_0", "mlx5_1")),
+            _bonded("802.3ad", _FIRST, _SECOND, **_TWO),
             "WARN",
             "all ports of one adapter",
         ),
-        (
-            _bonded(
-                "balance-xor",
-                replace(_FIRST, driver="bnxt_en"),
-                _SECOND,
-                devices=("mlx5_0", "mlx5_1"),
-            ),
-            "WARN",
-            "so that connections hang | give each port",
-        ),
-        (
-            _bonded(
-                "active-backup",
-                _FIRST,
-                ethernet("eno1", rdma_device=None, rdma_port=None),
-            ),
-            "WARN",
-            "eno1 has no RoCE",
-        ),
+        (_bonded("balance-xor", _BNXT, _SECOND, **_TWO), "WARN", _HANG),
+        (_bonded("active-backup", _FIRST, _PLAIN), "WARN", "eno1 has no RoCE"),
     ],
 )
 def test_bonds(host, verdict, words):
@@ -606,14 +524,6 @@ def test_bonds(host, verdict, words):
         assert list(found) == ["bond0"]
         assert found["bond0"][0] == verdict
         assert words in found["bond0"][1]
-
-
-def test_a_bond_of_one_port():
-    rule = interface_rule(link_layer="ethernet", roce=RoceClass(3))
-    found = findings(
-        roce.LAG, _bonded("802.3ad", _FIRST), host_policy(interfaces=(rule,))
-    )
-    assert found["bond0"][0] == "PASS"
 
 
 def test_a_bond_of_soft_roce_is_not_judged():
