@@ -29,7 +29,7 @@ from support.engine.conversion_runs import (
 )
 from support.engine.conversion_site import Killed, engine_of
 
-from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionRequest, Stage
+from ovirt_rdma.engine_sdk_tools.conversion.model import Stage
 from ovirt_rdma.engine_sdk_tools.conversion.plan import is_converted, plan_resume
 
 pytestmark = pytest.mark.engine
@@ -157,17 +157,6 @@ def test_cut_off_anywhere_in_the_second_and_reverted_or_gone_on_with(request_):
             if number > start:
                 # Before its first record, host03 belongs to no conversion.
                 assert not changed(site, before), (number, whole.acts[number])
-
-
-def test_another_rule_the_second_time():
-    site = site_of()
-    before = everything(site)
-    assert convert(site).stage == Stage.CONVERTED
-    prefer = ConversionRequest("rdma", rolling=True, rule="prefer-rdma")
-    assert again(site, prefer).stage == Stage.CONVERTED
-    assert "prefer-rdma" in (site.world.host("host02").policy_text or "")
-    assert revert(site).stage == Stage.REVERTED
-    assert not changed(site, before)
 
 
 def two_servers(**words):

@@ -58,6 +58,9 @@ def test_one_alone_is_refused_and_both_together_are_converted(request_, start, t
     assert state.stage == Stage.CONVERTED, state.why
     for export in EXPORTS:
         assert set(transports(site, export).values()) == {to}
+    if request_.rolling:
+        # Each host goes once.
+        assert len([c for c in site.calls if c.method == "deactivate"]) == 3
     assert revert(site).stage == Stage.REVERTED
     for export in EXPORTS:
         assert set(transports(site, export).values()) == {start}

@@ -585,13 +585,13 @@ def test_somebody_else_activates_a_host_right_before_us():
 
     read = site.read
 
-    def look(read_):
+    def look(read_, **more):
         waited = "wait waiting for host02 to be in maintenance" in site.acts
         asks = read_.path == "events" and site.acts[-1] == "write"
         if asks and waited and there.status == "maintenance" and not done:
             done.append(True)
             somebody_else()
-        return read(read_)
+        return read(read_, **more)
 
     done: list[bool] = []
     site.read = look

@@ -19,15 +19,8 @@ from support.engine.told_hosts import (
 )
 
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import Kind
-from ovirt_rdma.engine_sdk_tools.hosts import inventory
-from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import HostOutcome
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
-    Prepared,
-    judged,
-    with_outcome,
-)
-from ovirt_rdma.engine_sdk_tools.preparation import plan
-from ovirt_rdma.engine_sdk_tools.preparation.plan import (
+from ovirt_rdma.engine_sdk_tools.fleet import preparation as plan
+from ovirt_rdma.engine_sdk_tools.fleet.preparation import (
     DONE,
     ENTERING,
     FAILED,
@@ -44,6 +37,13 @@ from ovirt_rdma.engine_sdk_tools.preparation.plan import (
     next_step,
     other_policy,
     plan_preparation,
+)
+from ovirt_rdma.engine_sdk_tools.hosts import inventory
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import HostOutcome
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
+    Prepared,
+    judged,
+    with_outcome,
 )
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, REBOOT
@@ -249,7 +249,7 @@ def test_another_mode_is_something_to_do():
 
 def test_a_reinstall_that_would_not_run_the_role_is_not_made():
     state = planned({"hv1": POLICY}, host("hv1"))
-    after = plan.after_ssh(state, state.hosts[0], LINK, reinstall=False).hosts[0]
+    after = plan.after_role(state, state.hosts[0], LINK, reinstall=False).hosts[0]
     assert (after.stage, after.left) == (DONE, 1)
 
 
@@ -393,8 +393,8 @@ def test_a_warning_of_the_role_is_passed_on():
 def test_what_needs_a_maintenance_is_left_with_ssh_or_reinstalled():
     one = host("hv1")
     state = planned({"hv1": POLICY}, one)
-    after = plan.after_ssh(state, state.hosts[0], LINK).hosts[0]
+    after = plan.after_role(state, state.hosts[0], LINK).hosts[0]
     assert (after.way, after.stage) == (REINSTALL, "todo")
     state = planned({"hv1": POLICY}, one, by="ssh")
-    after = plan.after_ssh(state, state.hosts[0], LINK).hosts[0]
+    after = plan.after_role(state, state.hosts[0], LINK).hosts[0]
     assert (after.stage, after.left) == (DONE, 1)
