@@ -373,7 +373,9 @@ class ConversionRun(HostsRun):
             self.state, self.engine, self.observations, self.arrived, self.unmarked
         )
 
-    def _end_upgrades(self, patience_s: Optional[float] = None) -> None:
+    def _end_upgrades(
+        self, patience_s: Optional[float] = None, *, again: bool = True
+    ) -> None:
         """Let others move hosts to maintenance: clear our flags in the engine, as they
         are there now.
         """
@@ -386,6 +388,9 @@ class ConversionRun(HostsRun):
         except OtherRun:
             return  # it has them now
         except Problem as problem:
+            if again and isinstance(problem, LostAnswer):
+                self._end_upgrades(patience_s, again=False)
+                return
             self.listener.note(
                 f"a cluster may stay marked as being upgraded: {problem.one_line}"
             )
