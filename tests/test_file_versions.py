@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ovirt_rdma.engine_sdk_tools.conversion.model import CONVERSION, StateFile
-from ovirt_rdma.engine_sdk_tools.preparation.run import (
+from ovirt_rdma.engine_sdk_tools.fleet.preparation import (
     PREPARATION,
     PreparationFile,
 )

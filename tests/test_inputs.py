@@ -36,7 +36,7 @@ CHECKED_BEFORE = re.compile(
     r"|storage/benchmark/(model|scratch)"
     r"|storage/health/(look|watch|state)|storage/vdsm/launch"
     r"|storage/rdma_cm_probe|vdsm_hooks/main"
-    r"|engine_sdk_tools/(conversion|preparation|networks)/.*"
+    r"|engine_sdk_tools/(preparation|(conversion|networks)/.*)"
     r"|engine_sdk_tools/report/(?!portal_service).*"
     r"|engine_sdk_tools/reader"
 )

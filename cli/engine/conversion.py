@@ -81,7 +81,8 @@ def plan_lines(plan: ConversionPlan) -> list[str]:
     subjects_by_actions: dict[tuple[str, ...], list[str]] = {}
     for subject, actions in actions_of.items():
         subjects_by_actions.setdefault(tuple(actions), []).append(subject)
-    pace = "one by one" if state.batch == 1 else f"{state.batch} at a time"
+    batch = state.request.batch
+    pace = "one by one" if batch == 1 else f"{batch} at a time"
     for shared, subjects in subjects_by_actions.items():
         if set(shared) <= set(_SHORT.values()):
             paced = f", {pace}" if len(subjects) > 1 and ENTERED in shared else ""
@@ -154,7 +155,8 @@ def _as_it_is(state: ConversionState) -> str:
     if state.kind == HEAL:
         return "no mount is known to be degraded"
     verb = "are" if len(state.domains) > 1 else "is"
-    where = f"on {state.to.upper()}" if state.stage == Stage.CONVERTED else "as before"
+    to = state.request.to.upper()
+    where = f"on {to}" if state.stage == Stage.CONVERTED else "as before"
     return f"{state.title} {verb} {where}"
 
 
@@ -195,8 +197,8 @@ def _next(state: ConversionState) -> list[str]:
 def _head(state: ConversionState) -> dict[str, Any]:
     return {
         "domains": [domain.name for domain in state.domains],
-        "to": state.to,
-        "mode": state.mode,
+        "to": state.request.to,
+        "mode": "rolling" if state.request.rolling else "offline",
     }
 
 

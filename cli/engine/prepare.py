@@ -30,16 +30,7 @@ from ovirt_rdma.cli.engine.session import (
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import Context, Parser
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import RunStep
-from ovirt_rdma.engine_sdk_tools.hosts import deploy_hook
-from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import collection_folder
-from ovirt_rdma.engine_sdk_tools.model import (
-    Engine,
-    Host,
-    NameProblem,
-    hosts_named,
-    listed,
-)
-from ovirt_rdma.engine_sdk_tools.preparation.plan import (
+from ovirt_rdma.engine_sdk_tools.fleet.preparation import (
     AUTO,
     DONE,
     FAILED,
@@ -52,6 +43,15 @@ from ovirt_rdma.engine_sdk_tools.preparation.plan import (
     exit_code,
     imagined,
     sentence,
+)
+from ovirt_rdma.engine_sdk_tools.hosts import deploy_hook
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import collection_folder
+from ovirt_rdma.engine_sdk_tools.model import (
+    Engine,
+    Host,
+    NameProblem,
+    hosts_named,
+    listed,
 )
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.host.policy.model import digest

@@ -48,7 +48,7 @@ from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainRequest,
     plan_domain_create,
 )
-from ovirt_rdma.engine_sdk_tools.fleet import check, policy_push
+from ovirt_rdma.engine_sdk_tools.fleet import check, policy_push, preparation
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import block_problem
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
@@ -86,13 +86,6 @@ from ovirt_rdma.engine_sdk_tools.model import (
 )
 from ovirt_rdma.engine_sdk_tools.model import check as refuse_all
 from ovirt_rdma.engine_sdk_tools.networks import attach, create
-from ovirt_rdma.engine_sdk_tools.preparation import plan as preparation
-from ovirt_rdma.engine_sdk_tools.preparation.run import (
-    PREPARATION,
-    Preparation,
-    PreparationFile,
-    refuse_conversion,
-)
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.policy.load import parse_policy
@@ -364,13 +357,11 @@ class RdmaEngine:
             state = conversions.latest_state(states, domains)
             conversions.refuse_other_runs(states, state)
             if state is not None and state.stage not in Stage.FINISHED:
-                conversions.check_resumable(state, domains, request)
-                if conversions.has_other_options(state, request):
-                    self.session.listener.note(
-                        f"resumed with the options of its first run: "
-                        f"{conversions.command_of(state)}"
-                    )
-                state = replace(state, batch=request.batch)
+                other_options = conversions.check_resumable(state, domains, request)
+                if other_options:
+                    self.session.listener.note(other_options)
+                own = replace(state.request, batch=request.batch)
+                state = replace(state, request=own)
                 reports = self._stream(engine.hosts_of(center))
                 plan = conversions.plan_resume(state, engine, reports, request.without)
                 return self._carried_out(plan, run)
@@ -431,7 +422,8 @@ class RdmaEngine:
             over = state.stage in (Stage.REVERTED, Stage.ROLLED_BACK)
             if over and not conversions.is_converted(state):
                 return state
-            state = replace(state, batch=batch)
+            own = replace(state.request, batch=batch)
+            state = replace(state, request=own)
             reports = self._stream(engine.hosts_of(center))
             plan = conversions.plan_revert(state, engine, reports)
             return self._carried_out(plan, run)
@@ -525,16 +517,17 @@ class RdmaEngine:
             ) as listener:
                 access: Any = self._hosts
                 given = {**(variables or {}), **SSH_VARIABLES}
-                state = Preparation(
-                    self.session, access, file, listener, request, given, lock
-                ).run(state)
+                how = (listener, state, lock.check, access, request, given)
+                state = preparation.Preparation(self.session, file, *how).run()
             if lock.job is not None:
                 text = f"{title}: {preparation.sentence(state)}"
                 lock.job.finish(text, succeeded=preparation.exit_code(state) == 0)
             return state
 
-    def _preparation_file(self, center: str) -> PreparationFile:
-        return PreparationFile(self._states.path_for(PREPARATION.kind, center))
+    def _preparation_file(self, center: str) -> preparation.PreparationFile:
+        return preparation.PreparationFile(
+            self._states.path_for(preparation.PREPARATION.kind, center)
+        )
 
     def _planned(
         self,
@@ -602,7 +595,7 @@ class RdmaEngine:
                 present = self._preparation_file(center).read()
                 if present is not None and present.stage == preparation.PREPARING:
                     if not prepares:
-                        refuse_conversion()
+                        preparation.refuse_conversion()
                     jobs.append(present.job)
                 owner = self._states.owner()
                 run.lock = DataCenterLock(
@@ -657,9 +650,8 @@ class RdmaEngine:
         ) as listener:
             fresh = time.monotonic() - run.began <= FRESH_S
             observed = plan.observed if fresh else {}
-            state = ConversionRun(
-                self.session, access, file, listener, state, observed, lock.check
-            ).run()
+            how = (listener, state, lock.check, access, observed)
+            state = ConversionRun(self.session, file, *how).run()
         succeeded = conversions.exit_code(state) == 0
         if state.kind != HEAL and state.stage not in Stage.FINISHED:
             # Only this machine knows about an incomplete conversion: the next one of

@@ -25,7 +25,6 @@ from typing import Any, Callable, Optional, TypeVar, Union
 from ovirt_rdma.engine_sdk_tools.api.request import Read
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
-    BACK,
     FORWARD,
     HEAL,
     RDMA,
@@ -151,29 +150,27 @@ class Snapshot:
 
 def wanted_transports(
     state: ConversionState, host: HostRecord
-) -> tuple[tuple[str, Optional[str]], ...]:
+) -> dict[str, Optional[str]]:
     """Return each domain's export with the transport that ``host`` should use; None if
     that is unknown, and nothing has to be proven.
     """
-    exports = [str(domain.export) for domain in state.domains]
+    return {str(d.export): _wanted(state, host, d) for d in state.domains}
+
+
+def _wanted(
+    state: ConversionState, host: HostRecord, domain: DomainRecord
+) -> Optional[str]:
+    own = dict(host.transports).get(domain.id)
     if state.kind == HEAL:
-        return tuple(zip(exports, host.transports))
-    if host.goal == BACK:
-        before = [_before(state, host, n) for n in range(len(state.domains))]
-        return tuple(zip(exports, before))
-    return tuple((export, state.to) for export in exports)
-
-
-def _before(state: ConversionState, host: HostRecord, number: int) -> Optional[str]:
-    """Return the transport of a domain's mount on ``host`` before the conversion. For a
-    host without that mount that came up since, use that of the others if they agree.
-    """
-    if state.domains[number].stage == Stage.GONE:
+        return own
+    if host.goal == FORWARD:
+        return state.request.to
+    if domain.stage == Stage.GONE:
         return None
-    known = host.transports[number] if host.transports else None
-    hosts = (host,) if known or not host.touched else state.hosts
-    transports = {h.transports[number] for h in hosts if h.transports} - {None}
-    only = transports.pop() if len(transports) == 1 else None
+    # A host without that mount that came up since: as the others, if they agree.
+    hosts = (host,) if own or not host.touched else state.hosts
+    before = {dict(h.transports).get(domain.id) for h in hosts} - {None}
+    only = before.pop() if len(before) == 1 else None
     return only if only in _PROVEN else None
 
 
@@ -184,7 +181,7 @@ def unlike(
     host is proven.
     """
     wrong = []
-    for export, wanted in wanted_transports(state, host):
+    for export, wanted in wanted_transports(state, host).items():
         transport = observed.transports.get(export)
         if wanted is None or transport == wanted:
             continue
@@ -247,41 +244,69 @@ def with_earlier(
     domains, the latest first. ``observations`` are of its hosts, by name.
     """
     restored = [as_at_first(conversion) for conversion in earlier]
-    sources = [_source(domain, earlier) for domain in state.domains]
-    domains = tuple(
-        _with_first(domain, earlier[source[0]], restored[source[0]], source[1])
-        if source
-        else domain
-        for domain, source in zip(state.domains, sources)
-    )
+    # The number of the latest conversion of a domain, if it still applies.
+    sources: dict[str, int] = {}
+    domains = []
+    for domain in state.domains:
+        first = domain.first
+        for number, conversion in enumerate(earlier):
+            record = next((d for d in conversion.domains if d.id == domain.id), None)
+            if record is None:
+                continue
+            if conversion.stage == Stage.CONVERTED or record.first is not None:
+                sources[domain.id] = number
+                first = _first_options(domain, record, conversion, restored[number])
+            break
+        domains.append(replace(domain, first=first))
     known = [
-        {h.id: h for h in conversion.hosts if h.touched or any(h.transports)}
+        {
+            h.id: h
+            for h in conversion.hosts
+            if h.touched or any(dict(h.transports).values())
+        }
         for conversion in restored
     ]
 
-    def first_transport(
-        records: Sequence[Optional[HostRecord]], host: HostRecord, number: int
-    ) -> Optional[str]:
-        source = sources[number]
-        record = records[source[0]] if source else host
-        if record is None or not record.transports:
-            return None
-        return record.transports[source[1] if source else number]
-
     def with_first(host: HostRecord) -> HostRecord:
-        records = [of_conversion.pop(host.id, None) for of_conversion in known]
+        records = [of_conversion.get(host.id) for of_conversion in known]
         if not any(records):
             return host
-        first = tuple(first_transport(records, host, n) for n in range(len(domains)))
+        first = []
+        for domain in domains:
+            record = records[sources[domain.id]] if domain.id in sources else host
+            before = dict(record.transports) if record else {}
+            first.append((domain.id, before.get(domain.id)))
         for record in records:
             if record is not None:
                 host = with_files_of(host, record, observations.get(host.name))
-        return replace(host, first_transports=first, converted=True)
+        return replace(host, first_transports=tuple(first), converted=True)
 
     hosts = tuple(with_first(host) for host in state.hosts)
     gone = {host.id: host for records in reversed(known) for host in records.values()}
-    former = tuple(with_first(replace(h, transports=())) for h in gone.values())
-    return replace(state, domains=domains, hosts=hosts, former=former)
+    present = {host.id for host in hosts}
+    former = tuple(
+        with_first(replace(host, transports=()))
+        for id, host in gone.items()
+        if id not in present
+    )
+    return replace(state, domains=tuple(domains), hosts=hosts, former=former)
+
+
+def _first_options(
+    domain: DomainRecord,
+    record: DomainRecord,
+    earlier: ConversionState,
+    restored: ConversionState,
+) -> str:
+    """Return the mount options before the first conversion. ``record`` is that of
+    ``domain`` in the ``earlier`` one.
+    """
+    left = record.wanted if earlier.stage == Stage.CONVERTED else record.options
+    # Options with another transport were set by somebody else, so a revert restores
+    # them.
+    now, then = (MountOptions.parse(o).wants_rdma for o in (domain.options, left))
+    first = next(d.options for d in restored.domains if d.id == domain.id)
+    return first if now == then else domain.options
 
 
 def as_at_first(state: ConversionState) -> ConversionState:
@@ -305,9 +330,9 @@ def _as_at_first(host: HostRecord, domains: Sequence[DomainRecord]) -> HostRecor
     if not transports:
         # It was added after the earlier conversion, whose mount options decided its
         # transports, so a revert treats it like the other hosts.
-        before = tuple(zip(domains, host.transports or (None,) * len(domains)))
-        transports = tuple(t if d.first is None else None for d, t in before)
-        by_row = any(t for d, t in before if d.first is not None)
+        again = {d.id for d in domains if d.first is not None}
+        by_row = any(t for id, t in host.transports if id in again)
+        transports = tuple(one for one in host.transports if one[0] not in again)
         converted = by_row and not own_rule
     return replace(
         host,
@@ -321,38 +346,6 @@ def _as_at_first(host: HostRecord, domains: Sequence[DomainRecord]) -> HostRecor
         touched=converted or host.ours or (host.touched and not own_rule),
         why="",
     )
-
-
-def _source(
-    domain: DomainRecord, earlier: Sequence[ConversionState]
-) -> Optional[tuple[int, int]]:
-    """Return the numbers of the latest conversion of ``domain`` and of its record
-    there; None if it was not converted.
-    """
-    for number, conversion in enumerate(earlier):
-        for position, record in enumerate(conversion.domains):
-            if record.id == domain.id:
-                applies = (
-                    conversion.stage == Stage.CONVERTED or record.first is not None
-                )
-                return (number, position) if applies else None
-    return None
-
-
-def _with_first(
-    domain: DomainRecord,
-    earlier: ConversionState,
-    restored: ConversionState,
-    position: int,
-) -> DomainRecord:
-    record = earlier.domains[position]
-    left = record.wanted if earlier.stage == Stage.CONVERTED else record.options
-    # Options with another transport were set by somebody else, so a revert restores
-    # them.
-    now, then = (MountOptions.parse(o).wants_rdma for o in (domain.options, left))
-    stands = now == then
-    first = restored.domains[position].options if stands else domain.options
-    return replace(domain, first=first)
 
 
 def with_files_of(
@@ -425,11 +418,6 @@ def domain_record(domain: Domain, to: str) -> DomainRecord:
         wanted=row_options(row, to),
         master=domain.master,
     )
-
-
-def rule_of(request: ConversionRequest) -> str:
-    """Return the transport for the rule in the policies."""
-    return request.rule if request.to == RDMA else TCP
 
 
 def left_out(record: HostRecord) -> HostRecord:
@@ -561,8 +549,9 @@ class ReportedHost:
         if self.problem:
             return record
         found = observed.policy
-        mounted = [observed.transports.get(str(domain.export)) for domain in domains]
-        record = replace(record, transports=tuple(mounted))
+        transports = observed.transports
+        mounted = tuple((d.id, transports.get(str(d.export))) for d in domains)
+        record = replace(record, transports=mounted)
         if request.by_row or self.force.policy is None or self.force.enabled is None:
             return record
         if observed.digest is None and found.parsed(POLICY_YAML).policy != Policy():
@@ -572,7 +561,7 @@ class ReportedHost:
                 "load it (ovirt-rdma-host policy load), or move the file away",
             )
         named = tuple((f"domain {domain.name}", domain.export) for domain in domains)
-        new = _with_rules(found, named, rule_of(request))
+        new = _with_rules(found, named, request.policy_transport)
         before, after = found.contents, new.contents
         files = tuple(
             FileChange(name, before.get(name), before.get(name), after.get(name))
@@ -609,7 +598,15 @@ class ReportedHost:
                 )
             return
         if request.by_row:
-            yield from self._contradicting_rules(domains, request)
+            for domain in domains:
+                match = self._rule_of(domain.export)
+                if match and (match.rule.transport == TCP) == (request.to == RDMA):
+                    yield Sentence(
+                        "policy-rule-contradicts",
+                        f"{host.name}: {match.rule.title} of its policy sets "
+                        f"{match.rule.transport} for {domain.name} and overrides the "
+                        "engine's options; omit --engine-options",
+                    )
         elif force.policy is None and (request.rolling or force.enabled):
             # It could neither be pushed nor restored.
             yield Sentence("policy-unknown", f"{host.name}: {force.reason}")
@@ -637,33 +634,31 @@ class ReportedHost:
                 )
         yield from self.remount_objections(domains, request)
 
-    def _contradicting_rules(
-        self, domains: Sequence[DomainRecord], request: ConversionRequest
-    ) -> Iterator[Sentence]:
-        for domain in domains:
-            match = self._rule_of(domain.export)
-            if match and (match.rule.transport == TCP) == (request.to == RDMA):
-                yield Sentence(
-                    "policy-rule-contradicts",
-                    f"{self.host.name}: {match.rule.title} of its policy sets "
-                    f"{match.rule.transport} for {domain.name} and overrides the "
-                    "engine's options; omit --engine-options",
-                )
-
     def remount_objections(
         self, domains: Sequence[DomainRecord], request: ConversionRequest
     ) -> Iterator[Sentence]:
         """Yield why a remount of ``domains`` would not get the requested transport."""
-        name, to = self.host.name, request.to
+        name, to, mounts = self.host.name, request.to, self._facts.nfs_mounts
         ours = {domain.export for domain in domains}
-        for domain in domains:
-            # Those that are not remounted with it.
-            staying = tuple(
-                other
-                for other in self._conflicting(domain.export, to)
-                if Export.maybe(other.source) not in ours
-                and not (request.rolling and self._goes_too(other.source, to))
+
+        def stays(other: NfsMount) -> bool:
+            """Whether it is not remounted with the domains."""
+            match = self._rule_of(Export.maybe(other.source))
+            too = match is not None and (match.rule.transport == TCP) == (to != RDMA)
+            return Export.maybe(other.source) not in ours and not (
+                request.rolling and too
             )
+
+        for domain in domains:
+            mount = self._mounts.vdsms(domain.export)
+            if mount is None or mount.address is None:
+                continue
+            # They share one connection of the kernel (trunking), with its transport.
+            clash = conflicting_mounts(
+                mounts, domain.export, (mount.address,), mount.version, to
+            )
+            found = clash.mounts if clash is not None and clash.certain else ()
+            staying = tuple(filter(stays, found))
             if staying:
                 yield Sentence(
                     "server-connection-shared",
@@ -677,23 +672,6 @@ class ReportedHost:
             for step in local_steps(self._facts, route):
                 if step.verdict == NOT_READY:
                     yield Sentence("host-not-ready", f"{name}: {step.detail}")
-
-    def _conflicting(self, export: Export, to: str) -> Sequence[NfsMount]:
-        """Return other mounts of the server that would force their transport on
-        ``export``: they share one connection of the kernel (trunking).
-        """
-        mount = self._mounts.vdsms(export)
-        if mount is None or mount.address is None:
-            return ()
-        clash = conflicting_mounts(
-            self._facts.nfs_mounts, export, (mount.address,), mount.version, to
-        )
-        return clash.mounts if clash is not None and clash.certain else ()
-
-    def _goes_too(self, source: str, to: str) -> bool:
-        """Whether the host's policy mounts this source over ``to`` as well."""
-        match = self._rule_of(Export.maybe(source))
-        return match is not None and (match.rule.transport == TCP) == (to != RDMA)
 
     def _rule_of(self, export: Optional[Export]) -> Optional[RuleMatch]:
         if self.force.policy is None or export is None:

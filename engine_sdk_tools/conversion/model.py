@@ -50,9 +50,6 @@ from ovirt_rdma.host.system.json_codec import (
 from ovirt_rdma.host.system.lock import LockHeld
 from ovirt_rdma.host.system.safe_file import read_file
 
-OFFLINE = "offline"
-ROLLING = "rolling"
-
 RDMA = "rdma"
 TCP = "tcp"
 
@@ -103,6 +100,31 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class ConversionRequest:
+    """The operator's request.
+
+    - ``by_row``: use the engine's mount options only, without the add-on on the hosts.
+    - ``rule``: the transport in the rule of the policies.
+    - ``allow_datacenter_down``: convert offline even if no other domain can be the
+      master, and rolling even if only one host is up.
+    - ``without``: names of hosts to leave unchanged.
+    """
+
+    to: str
+    rolling: bool = False
+    by_row: bool = False
+    batch: int = 1
+    rule: str = REQUIRE_RDMA
+    allow_datacenter_down: bool = False
+    without: tuple[str, ...] = ()
+
+    @property
+    def policy_transport(self) -> str:
+        """The transport in the rule of the policies."""
+        return self.rule if self.to == RDMA else TCP
+
+
+@dataclass(frozen=True)
 class FileChange:
     """A file of a host's policy that conversions write; None stands for no file.
 
@@ -125,6 +147,10 @@ class FileChange:
         return tuple(dict.fromkeys(known))
 
 
+# A domain's id and the transport of its mount.
+Transports = tuple[tuple[str, Optional[str]], ...]
+
+
 @dataclass(frozen=True)
 class HostRecord:
     """A host.
@@ -133,8 +159,9 @@ class HostRecord:
     - ``push``: policies are sent to it.
     - ``files``: those of its policy that conversions change.
     - ``others``: the digest of the rest of its policy at the start; "" for unknown.
-    - ``transports``: of the domains' mounts at the start, in their order; None if not
-      mounted or unknown. For a heal, the transports that they should have.
+    - ``transports``: the domains' ids, each with the transport of its mount at the
+      start, None if not mounted; none if unknown. For a heal, those that the mounts
+      should have.
     - ``first_transports``: those before the first conversion; empty if this conversion
       is the first for the host.
     - ``converted``: an earlier conversion changed it.
@@ -151,8 +178,8 @@ class HostRecord:
     push: bool = False
     files: tuple[FileChange, ...] = ()
     others: str = ""
-    transports: tuple[Optional[str], ...] = ()
-    first_transports: tuple[Optional[str], ...] = ()
+    transports: Transports = ()
+    first_transports: Transports = ()
     converted: bool = False
     goal: str = FORWARD
     stage: str = Stage.TODO
@@ -205,8 +232,6 @@ class ConversionState:
     """One conversion.
 
     - ``hosts``: in the order in which they are converted.
-    - ``rule``: the transport in the rule of the policies.
-    - ``by_row``: the engine's mount options decide, not the hosts' policies.
     - ``doing``: the last step that was started, "" when it is done.
     - ``why``: why it stopped.
     - ``begun_at``: in seconds since 1970.
@@ -216,13 +241,9 @@ class ConversionState:
 
     kind: str
     data_center: str
-    to: str
-    mode: str
+    request: ConversionRequest
     domains: tuple[DomainRecord, ...]
     hosts: tuple[HostRecord, ...]
-    rule: str = ""
-    by_row: bool = False
-    batch: int = 1
     stage: str = Stage.CONVERTING
     doing: str = ""
     why: str = ""
@@ -475,26 +496,6 @@ _HOSTED_ENGINE = (
     "virtual machine last: enable global maintenance, migrate that machine away, "
     "reboot the host"
 )
-
-
-@dataclass(frozen=True)
-class ConversionRequest:
-    """The operator's request.
-
-    - ``by_row``: use the engine's mount options only, without the add-on on the hosts.
-    - ``rule``: the transport in the rule of the policies.
-    - ``allow_datacenter_down``: convert offline even if no other domain can be the
-      master, and rolling even if only one host is up.
-    - ``without``: names of hosts to leave unchanged.
-    """
-
-    to: str
-    rolling: bool = False
-    by_row: bool = False
-    batch: int = 1
-    rule: str = REQUIRE_RDMA
-    allow_datacenter_down: bool = False
-    without: tuple[str, ...] = ()
 
 
 def refused(id: str, text: str, fix: str) -> Refused:

@@ -19,9 +19,9 @@ successful, so it shows the steps of a run without failures.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Callable, Optional, Union
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Optional
 
 from ovirt_rdma.engine_sdk_tools.api.request import Call, types
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
@@ -36,7 +36,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     FORWARD,
     HEAL,
-    OFFLINE,
     ConversionState,
     DomainRecord,
     HostRecord,
@@ -61,9 +60,6 @@ from ovirt_rdma.host.policy.load import NO_FILES, PolicyFiles
 IN = ("maintenance", "up", "non_operational", "down")
 OUT = ("up", "non_operational", "install_failed", "error", "maintenance")
 
-# A deactivation first writes the OVF store, then all hosts unmount the domain.
-DOMAIN_S = 1800.0
-
 
 class Kind:
     """The kinds of steps, in the order in which a batch does them."""
@@ -81,13 +77,17 @@ class Kind:
     INSTALL = "install"
     WAIT_INSTALL = "wait install"
     # Not of a host. BEGIN_UPGRADE and END_UPGRADE set and clear the flag with which
-    # oVirt's role cluster_upgrade and we keep off each other.
+    # oVirt's role cluster_upgrade and we keep off each other; each run ends with the
+    # latter.
     CALL = "call"
     BEGIN_UPGRADE = "begin upgrade"
     END_UPGRADE = "end upgrade"
     FINISH = "finish"
 
-    ORDER = (MARK, FAIL, PUSH, ENTER, WAIT_IN, LEAVE, WAIT_OUT, LOOK)
+    ORDER = (
+        *(MARK, FAIL, PUSH, RUN, ENTER, INSTALL, WAIT_IN, WAIT_INSTALL),
+        *(LEAVE, WAIT_OUT, LOOK),
+    )
 
 
 @dataclass(frozen=True)
@@ -96,15 +96,12 @@ class RunStep:
 
     - ``subject``: the host, or with ``of_domain`` the domain or the cluster.
     - ``doing``: what the step does ("moving host01 to maintenance").
-    - ``before``, ``after``: the stage of the subject that is stored before and after
-      the step; "" for no change.
-    - ``until``: the statuses that end a wait, and the first that a request aims at;
-      ``path`` and ``timeout_s`` belong to a wait. ``options``: mount options that are
-      set.
+    - ``before``: the stage of the subject that is stored before the step; "" for no
+      change. ``marks``: the changes of its record that are the step.
+    - ``until``: the statuses that end a wait, and the first that a request aims at.
+      ``path`` belongs to a wait. ``options``: mount options that are set.
     - ``why``: the reason of a failure.
     - ``hosts``: those of a step on several, as all that are asked together.
-    - ``marks``: changes of the record of a host that is prepared.
-    - ``forget``: whose observations are outdated then: the host's name, or ``all``.
     """
 
     kind: str
@@ -113,16 +110,13 @@ class RunStep:
     call: Optional[Call] = None
     policy: PolicyFiles = NO_FILES
     before: str = ""
-    after: str = ""
     until: tuple[str, ...] = ()
     path: str = ""
-    timeout_s: float = 0.0
     why: str = ""
     hosts: tuple[str, ...] = ()
-    forget: str = ""
     of_domain: bool = False
     options: Optional[str] = None
-    marks: Optional[Mapping[str, object]] = None
+    marks: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -137,7 +131,7 @@ class RunStep:
 
 def _of_host(kind: str, host: Named, doing: str, **more: Any) -> RunStep:
     until = IN if kind in (Kind.ENTER, Kind.WAIT_IN) else OUT
-    return RunStep(kind, host.name, doing, until=until, forget=host.name, **more)
+    return RunStep(kind, host.name, doing, until=until, **more)
 
 
 def enter(host: Named, why: str = "ovirt-rdma remounts its storage") -> RunStep:
@@ -181,13 +175,18 @@ def push(host: HostRecord, policy: PolicyFiles) -> RunStep:
     return RunStep(Kind.PUSH, host.name, doing, policy=policy)
 
 
-def mark(record: Union[HostRecord, DomainRecord], stage: str, why: str = "") -> RunStep:
+def mark(record: Named, stage: str, why: str = "") -> RunStep:
     """Store the stage of a host or a domain."""
+    marks: dict[str, object] = {"stage": stage}
     of_domain = isinstance(record, DomainRecord)
-    return RunStep(Kind.MARK, record.name, after=stage, why=why, of_domain=of_domain)
+    if not of_domain:
+        marks["why"] = why
+        if stage in (Stage.DONE, Stage.UNMOUNTED):
+            marks["ours"] = False
+    return RunStep(Kind.MARK, record.name, marks=marks, of_domain=of_domain)
 
 
-def fail(record: Union[HostRecord, DomainRecord], why: str) -> RunStep:
+def fail(record: Named, why: str) -> RunStep:
     """Fail because of the present state of a host, of a domain, or of the whole."""
     of_domain = isinstance(record, DomainRecord)
     return RunStep(Kind.FAIL, record.name, why=why, of_domain=of_domain)
@@ -214,25 +213,28 @@ def set_row(domain: DomainRecord, options: str, *, force: bool) -> RunStep:
     return RunStep(Kind.CALL, domain.name, doing, call, of_domain=True, options=options)
 
 
-def upgrade(cluster: Cluster, *, begins: bool) -> RunStep:
-    """Set the flag of a cluster, as oVirt's role cluster_upgrade does, or clear it."""
-    call = upgrade_call(cluster, begins=begins)
-    kind = Kind.BEGIN_UPGRADE if begins else Kind.END_UPGRADE
-    return RunStep(kind, cluster.name, call.doing, call, of_domain=True)
+def begin_upgrade(cluster: Cluster) -> RunStep:
+    """Set the flag of a cluster, as oVirt's role cluster_upgrade does."""
+    call = _upgrade_call(cluster, types.ClusterUpgradeAction.START)
+    return RunStep(Kind.BEGIN_UPGRADE, cluster.name, call.doing, call, of_domain=True)
 
 
-def upgrade_call(cluster: Cluster, *, begins: bool) -> Call:
-    """Return the request that sets or clears the flag of a cluster. The engine clears
-    it whoever has set it.
+def upgrades_to_end(clusters: Iterable[Cluster], data_center: str) -> list[Call]:
+    """Return the requests that clear our flags of the clusters of a data center. The
+    engine would clear those of others too.
     """
-    actions = types.ClusterUpgradeAction
+    return [
+        _upgrade_call(cluster, types.ClusterUpgradeAction.FINISH)
+        for cluster in clusters
+        if cluster.data_center == data_center and cluster.is_ours
+    ]
+
+
+def _upgrade_call(cluster: Cluster, action: types.ClusterUpgradeAction) -> Call:
     doing = f"ending the mark of cluster {cluster.name}"
-    if begins:
+    if action == types.ClusterUpgradeAction.START:
         doing = f"marking cluster {cluster.name} as being upgraded"
-    words = {
-        "upgrade_action": actions.START if begins else actions.FINISH,
-        "correlation_id": cluster.our_upgrade,
-    }
+    words = {"upgrade_action": action, "correlation_id": cluster.our_upgrade}
     return Call(f"clusters/{cluster.id}", "upgrade", doing, words, cluster.name)
 
 
@@ -257,8 +259,6 @@ def _of_attached(
         before=before,
         until=until,
         path=path,
-        timeout_s=DOMAIN_S,
-        forget="all",
         of_domain=True,
     )
 
@@ -300,7 +300,7 @@ def failed(state: ConversionState, step: RunStep, why: str) -> ConversionState:
     host = None if step.of_domain else state.host(subject)
     if state.stage == Stage.CONVERTING:
         state = replace(state, stage=Stage.UNDOING, why=why, doing="")
-        if state.mode == OFFLINE:
+        if not state.request.rolling:
             return all_back(state)
         names = [
             h.name
@@ -321,12 +321,8 @@ def failed(state: ConversionState, step: RunStep, why: str) -> ConversionState:
 
 def marked(state: ConversionState, step: RunStep) -> ConversionState:
     """Return the state after ``step`` has marked its host or domain."""
-    if step.of_domain:
-        return state.with_domain(step.subject, stage=step.after)
-    changes: dict[str, Any] = {"stage": step.after, "why": step.why}
-    if step.after in (Stage.DONE, Stage.UNMOUNTED):
-        changes["ours"] = False
-    return state.with_host(step.subject, **changes)
+    change = state.with_domain if step.of_domain else state.with_host
+    return change(step.subject, **step.marks)
 
 
 def begun(state: ConversionState, step: RunStep) -> ConversionState:
@@ -354,7 +350,7 @@ def finished(state: ConversionState) -> ConversionState:
     if state.stage == Stage.REVERTING:
         return replace(state, stage=Stage.REVERTED)
     some = any(h.goal == FORWARD and h.touched for h in state.hosts)
-    over = state.mode == OFFLINE or not some
+    over = not state.request.rolling or not some
     return replace(state, stage=Stage.ROLLED_BACK if over else Stage.STOPPED)
 
 
@@ -437,7 +433,7 @@ def _mounts_step(now: Snapshot, host: HostRecord, done: str) -> RunStep:
         wrong = tuple(f"{export} is still mounted" for export in observed.transports)
     if not wrong:
         return mark(host, done)
-    if remounted or (now.state.mode == OFFLINE and done == Stage.DONE):
+    if remounted or (not now.state.request.rolling and done == Stage.DONE):
         return fail(host, f"on {host.name} {'; '.join(wrong)}")
     return enter(host)
 
@@ -516,7 +512,7 @@ def _first(now: Snapshot, steps: Sequence[RunStep]) -> Optional[RunStep]:
 
 def next_step(now: Snapshot) -> RunStep:
     """Return the step to do now; FINISH if there is none."""
-    phases = _offline if now.state.mode == OFFLINE else _rolling
+    phases = _rolling if now.state.request.rolling else _offline
     found = (decide(now) for decide in (_removed, *phases(now.state)))
     step = next(filter(None, found), RunStep(Kind.FINISH, now.state.title))
     return _upgrade_step(now, step) or step
@@ -529,7 +525,7 @@ def _rolling(state: ConversionState) -> Sequence[_Phase]:
     if state.kind == HEAL:
         return [_hosts]
     forward = state.stage == Stage.CONVERTING
-    rows_first = state.by_row or state.stage == Stage.REVERTING
+    rows_first = state.request.by_row or state.stage == Stage.REVERTING
     first = [_rows] if rows_first else []
     return [*first, _hosts, *([_new_hosts, _rows] if forward else [])]
 
@@ -582,7 +578,7 @@ def _hosts(now: Snapshot) -> Optional[RunStep]:
     asked = [now.state.host(name) for name in step.hosts]
     if all(host.stage in Stage.IN_PLAY for host in asked):
         # Each start of Ansible takes a second: the next ones are asked with them.
-        asked += [h for h in _startable(now)[: now.state.batch] if h.push]
+        asked += [h for h in _startable(now)[: now.state.request.batch] if h.push]
     return look(*asked)
 
 
@@ -602,7 +598,7 @@ def _current_hosts(now: Snapshot) -> list[HostRecord]:
     waiting = _startable(now)
     if current:
         waiting = [h for h in waiting if not now.is_spm(h)]
-    return current + waiting[: max(now.state.batch - len(current), 0)]
+    return current + waiting[: max(now.state.request.batch - len(current), 0)]
 
 
 def _startable(now: Snapshot) -> list[HostRecord]:
@@ -737,26 +733,16 @@ def _upgrade_step(now: Snapshot, step: RunStep) -> Optional[RunStep]:
     """Return what to do before ``step`` so that no other program moves hosts of the
     same cluster to maintenance meanwhile. On the way back, one that does stops nothing.
     """
-    clusters = [
-        cluster
-        for cluster in now.engine.clusters
-        if cluster.data_center == now.state.data_center
-        and cluster.name not in now.unmarked
-    ]
-    if step.kind == Kind.FINISH:
-        # A run that stops clears them afterwards: the host that stops it may look sound
-        # in the next reading, and the run would continue.
-        if finished(now.state).stage == Stage.STOPPED:
-            return None
-        return next((upgrade(c, begins=False) for c in clusters if c.is_ours), None)
     if step.kind != Kind.ENTER:
         return None
     host = now.host(now.state.host(step.subject))
-    for cluster in clusters:
+    for cluster in now.engine.clusters:
         if host is None or cluster.id != host.cluster or cluster.is_ours:
             continue
+        if cluster.name in now.unmarked:
+            continue
         if not cluster.upgrade_in_progress:
-            return upgrade(cluster, begins=True)
+            return begin_upgrade(cluster)
         if not now.state.undoes:
             return fail(now.state.domains[0], upgrade_running(cluster))
     return None
@@ -775,6 +761,8 @@ def imagined(now: Snapshot) -> Iterator[RunStep]:
     for _ in range(_MOST_STEPS * (len(now.state.hosts) + len(now.state.domains))):
         step = next_step(now)
         if step.kind == Kind.FINISH or now.state.stage not in Stage.UNDER_WAY:
+            for call in upgrades_to_end(now.engine.clusters, now.state.data_center):
+                yield RunStep(Kind.END_UPGRADE, str(call.subject), call.doing, call)
             return
         if step.kind == Kind.FAIL:
             now = replace(now, state=failed(now.state, step, step.why))
@@ -799,14 +787,11 @@ def _after(now: Snapshot, step: RunStep) -> Snapshot:
             _expected(now, name), policy=step.policy, digest=digest, problem=""
         )
         return now.seen(name, new)
-    if kind in (Kind.BEGIN_UPGRADE, Kind.END_UPGRADE):
+    if kind == Kind.BEGIN_UPGRADE:
         cluster = next(c for c in now.engine.clusters if c.name == name)
-        return now.changed(
-            "clusters",
-            cluster.id,
-            upgrade_in_progress=kind == Kind.BEGIN_UPGRADE,
-            upgrade_correlation_id=cluster.our_upgrade,
-        )
+        ours = cluster.our_upgrade
+        changes = {"upgrade_in_progress": True, "upgrade_correlation_id": ours}
+        return now.changed("clusters", cluster.id, **changes)
     if step.of_domain:
         domain = next(d for d in now.state.domains if d.name == name)
         if step.options is not None:
@@ -828,8 +813,10 @@ def _after(now: Snapshot, step: RunStep) -> Snapshot:
 
 
 def _with_mounts(now: Snapshot, host: HostRecord, *, mounted: bool) -> Snapshot:
-    wanted = wanted_transports(now.state, host) if mounted else ()
-    transports = {export: transport for export, transport in wanted if transport}
+    wanted = wanted_transports(now.state, host) if mounted else {}
+    transports = {
+        export: transport for export, transport in wanted.items() if transport
+    }
     old = _expected(now, host.name)
     return now.seen(host.name, replace(old, transports=transports))
 

@@ -26,7 +26,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
     observe,
     of_each,
     ordered,
-    rule_of,
     unlike,
     with_earlier,
     with_files_of,
@@ -36,14 +35,13 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERT,
     FORWARD,
     HEAL,
-    OFFLINE,
     RDMA,
-    ROLLING,
     ConversionRequest,
     ConversionState,
     DomainRecord,
     HostRecord,
     Stage,
+    Transports,
     moving_offenders,
     only_one,
     refused,
@@ -68,7 +66,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     merged,
 )
 from ovirt_rdma.host.errors import ExitCode, Problem, Sentence
-from ovirt_rdma.host.policy.model import PREFER_RDMA, REQUIRE_RDMA
+from ovirt_rdma.host.policy.model import PREFER_RDMA
 
 # In any order; may be a stream, so it is iterated once.
 Reports = Iterable[HostReport]
@@ -129,13 +127,9 @@ def plan_convert(
     state = ConversionState(
         kind=CONVERT,
         data_center=center,
-        to=request.to,
-        mode=ROLLING if request.rolling else OFFLINE,
+        request=request,
         domains=tuple(records),
         hosts=tuple(one.record for one in fleet.values() if one.record),
-        rule=rule_of(request),
-        by_row=request.by_row,
-        batch=request.batch,
         begun_at=now,
     )
     state = with_earlier(state, earlier, observed)
@@ -186,14 +180,7 @@ def _with_hosts_now(
     """Return the state with the present hosts, and their observations."""
     out = {record.id for record in state.hosts if record.left_out}
     still_away = [h.name for h in hosts if h.status != "up" and h.id in out]
-    request = ConversionRequest(
-        state.to,
-        state.mode == ROLLING,
-        state.by_row,
-        state.batch,
-        state.rule if state.to == RDMA else REQUIRE_RDMA,
-        without=(*without, *still_away),
-    )
+    request = replace(state.request, without=(*without, *still_away))
     begun = {
         host.id: host
         for host in state.hosts
@@ -216,10 +203,7 @@ def _with_hosts_now(
     observed = {name: one.observed for name, one in fleet.items()}
     before = {host.id: host for host in (*state.former, *state.hosts)}
     added = (one.record for one in new if one.record)
-    known = {
-        **{h.id: _as_before(h, before.get(h.id), observed) for h in added},
-        **begun,
-    }
+    known = {**{h.id: _as_before(h, before, observed) for h in added}, **begun}
     records = [known.pop(host.id) for host in hosts]
     records += known.values()
     requested = [_as_requested(record, request.without) for record in records]
@@ -230,17 +214,16 @@ def _with_hosts_now(
 
 def _as_before(
     host: HostRecord,
-    before: Optional[HostRecord],
+    before: Mapping[str, HostRecord],
     observed: Mapping[str, Observation],
 ) -> HostRecord:
-    """Return the new record of ``host`` with the baseline in the one before."""
-    if before is None:
+    """Return the new record of ``host`` with the baseline in the one before, if any."""
+    old = before.get(host.id)
+    if old is None:
         return host
-    return replace(
-        with_files_of(host, before, observed.get(host.name)),
-        first_transports=before.first_transports,
-        converted=before.converted,
-    )
+    first, converted = old.first_transports, old.converted
+    host = with_files_of(host, old, observed.get(host.name))
+    return replace(host, first_transports=first, converted=converted)
 
 
 def _as_requested(host: HostRecord, without: Sequence[str]) -> HostRecord:
@@ -270,7 +253,7 @@ def plan_revert(
     up = {host.id for host in engine.hosts if host.status == "up"}
     new += [h.name for h in state.hosts if h.left_out and not h.touched and h.id in up]
     warnings: list[str] = []
-    if state.mode == ROLLING:
+    if state.request.rolling:
         warnings += model.upgrade_offenders(engine.clusters, here)
     if new:
         warnings.append(
@@ -291,16 +274,16 @@ def _with_those_converted_since(
     """Return the state with hosts marked as touched that are converted but not by it:
     a run on another machine took over and continued.
     """
-    exports = [str(domain.export) for domain in state.domains]
+    exports = {domain.id: str(domain.export) for domain in state.domains}
+    to = state.request.to
     since = []
     for host in state.hosts:
         observed = observations.get(host.name, Observation())
-        before = host.transports or (None,) * len(exports)
         present = observed.policy.contents
         ruled = any(present.get(f.name) == f.wanted != f.found for f in host.files)
         moved = any(
-            then not in (None, state.to) and observed.transports.get(export) == state.to
-            for export, then in zip(exports, before)
+            then not in (None, to) and observed.transports.get(exports[id]) == to
+            for id, then in host.transports
         )
         if ruled or moved:
             since.append(host.name)
@@ -360,7 +343,8 @@ def plan_heal(
         for record in (domain_record(d, RDMA) for d in healed)
     )
     up = [h for h in ordered(engine.hosts_of(data_center)) if h.status == "up"]
-    judged = of_each(up, reports, lambda seen: _judged(seen, healed, records, batch))
+    request = ConversionRequest(RDMA, rolling=True, batch=batch)
+    judged = of_each(up, reports, lambda seen: _judged(seen, healed, records, request))
     warnings += merged(why for _, _, against in judged.values() for why in against)
     wanted = {name: transports for name, (_, transports, _) in judged.items()}
     going = [h for h in up if wanted[h.name]]
@@ -373,11 +357,9 @@ def plan_heal(
     state = ConversionState(
         kind=HEAL,
         data_center=data_center,
-        to=RDMA,
-        mode=ROLLING,
+        request=request,
         domains=records,
         hosts=tuple(hosts),
-        batch=batch,
         begun_at=now,
     )
     observed = {name: one for name, (one, _, _) in judged.items()}
@@ -389,8 +371,8 @@ def _judged(
     seen: ReportedHost,
     domains: Sequence[Domain],
     records: Sequence[DomainRecord],
-    batch: int,
-) -> tuple[Observation, tuple[Optional[str], ...], list[Sentence]]:
+    request: ConversionRequest,
+) -> tuple[Observation, Transports, list[Sentence]]:
     """Return the observation of a host, the transports that its mounts should have,
     none if it does not have to go through maintenance, and warnings.
     """
@@ -402,19 +384,20 @@ def _judged(
         requested_transport(d.connection, seen.force) if d.connection else None
         for d in domains
     )
-    wanted = tuple(RDMA if one and one.transport == RDMA else None for one in asked)
-    concerned = [record for record, want in zip(records, wanted) if want == RDMA]
+    concerned = [
+        record for record, one in zip(records, asked) if one and one.transport == RDMA
+    ]
     present = (observed.transports.get(str(record.export)) for record in concerned)
     if all(transport in (None, RDMA, UNPROVEN) for transport in present):
         return observed, (), []
     # Why a remount would not get RDMA, each reason once.
-    request = ConversionRequest(RDMA, rolling=True, batch=batch)
     objections = dict.fromkeys(seen.remount_objections(concerned, request))
     skipped = [
         Sentence(one.id, f"{name}: not remounted: {one.partition(': ')[2]}")
         for one in objections
     ]
-    return observed, () if skipped else wanted, skipped
+    wanted = () if skipped else tuple((record.id, RDMA) for record in concerned)
+    return observed, wanted, skipped
 
 
 # Change the state to revert or to resume it.
@@ -428,7 +411,7 @@ def reverting(state: ConversionState) -> ConversionState:
     if state.stage == Stage.REVERTING:
         return state
     state = replace(as_at_first(state), stage=Stage.REVERTING, why="", doing="")
-    if state.mode == OFFLINE:
+    if not state.request.rolling:
         return all_back(state)
     names = [h.name for h in state.hosts if _is_changed(h)]
     others = [h.name for h in state.hosts if h.name not in names]
@@ -524,7 +507,7 @@ def with_related(
             and latest_state(states, [domain]) is state
         }
         others = [domain.name for id, domain in its.items() if id not in requested]
-        if state.to != to and others:
+        if state.request.to != to and others:
             raise refused(
                 "converted-together",
                 f"{state.title} were converted together, so the state before is "
@@ -538,9 +521,10 @@ def with_related(
 
 def check_resumable(
     state: ConversionState, domains: Sequence[Domain], request: ConversionRequest
-) -> None:
-    """Raise Refused if ``request`` for ``domains`` does not resume the incomplete
-    ``state``.
+) -> str:
+    """Return a note if the incomplete ``state`` was begun with other options than those
+    of ``request``, "" if not. Raises Refused if ``request`` for ``domains`` does not
+    resume it.
     """
     names = " ".join(domain.name for domain in state.domains)
     if state.stage == Stage.REVERTING:
@@ -550,19 +534,17 @@ def check_resumable(
             f"complete it first: {command_of(state)}",
         )
     other = {d.id for d in domains} - {d.id for d in state.domains}
-    if state.to != request.to or other:
+    if state.request.to != request.to or other:
         raise refused(
             "conversion-incomplete",
-            f"a conversion of {names} to {state.to} is not complete",
+            f"a conversion of {names} to {state.request.to} is not complete",
             f"complete it first: {command_of(state)}; or revert it: "
             f"{revert_command_of(state)}",
         )
-
-
-def has_other_options(state: ConversionState, request: ConversionRequest) -> bool:
-    """Whether ``state`` was begun with other options than those of ``request``."""
-    options = (request.rolling, request.by_row, rule_of(request))
-    return options != (state.mode == ROLLING, state.by_row, state.rule)
+    options = ("rolling", "by_row", "policy_transport")
+    if all(getattr(state.request, o) == getattr(request, o) for o in options):
+        return ""
+    return f"resumed with the options of its first run: {command_of(state)}"
 
 
 def refuse_other_runs(
@@ -593,11 +575,13 @@ def command_of(state: ConversionState) -> str:
         return f"ovirt-rdma domain heal {names}"
     if state.stage == Stage.REVERTING:
         return revert_command_of(state)
-    command = f"ovirt-rdma domain convert {names} --to {state.to}"
+    request = state.request
+    command = f"ovirt-rdma domain convert {names} --to {request.to}"
+    rule = request.policy_transport
     options = [
-        ("--rolling", state.mode == ROLLING),
-        ("--engine-options", state.by_row),
-        (f"--policy-rule {state.rule}", state.rule == PREFER_RDMA),
+        ("--rolling", request.rolling),
+        ("--engine-options", request.by_row),
+        (f"--policy-rule {rule}", rule == PREFER_RDMA),
     ]
     return " ".join([command, *(word for word, so in options if so)])
 
@@ -618,7 +602,9 @@ def task_title(state: ConversionState) -> str:
     if state.kind == HEAL:
         return f"heal {names}"
     return (
-        f"revert {names}" if state.undoes else f"convert to {state.to.upper()}: {names}"
+        f"revert {names}"
+        if state.undoes
+        else f"convert to {state.request.to.upper()}: {names}"
     )
 
 
@@ -653,7 +639,7 @@ def sentence(state: ConversionState) -> str:
         without = hosts_left_out(state)
         if without:
             proven += f", without {', '.join(without)}"
-        return f"{title} {verb} converted to {state.to.upper()}{proven}"
+        return f"{title} {verb} converted to {state.request.to.upper()}{proven}"
     if state.stage == Stage.REVERTED:
         return f"{title} {verb} mounted as before"
     why = f": {state.why.rstrip('.')}" if state.why else ""

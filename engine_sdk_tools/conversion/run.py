@@ -27,6 +27,7 @@ from ovirt_rdma.engine_sdk_tools.api.request import (
     Listener,
     LostAnswer,
     Read,
+    Step,
     TimeoutProblem,
 )
 from ovirt_rdma.engine_sdk_tools.api.request import step as reported
@@ -46,10 +47,8 @@ from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     HEAL,
-    OFFLINE,
     ConversionState,
     Stage,
-    StateFile,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     IN,
@@ -63,7 +62,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     imagined,
     marked,
     next_step,
-    upgrade_call,
+    upgrades_to_end,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     HostAccess,
@@ -101,34 +100,212 @@ _UNSETTLED = ("problematic", "contend", "not_operational", None)
 _REFUSED = (CONFLICT, INVALID, LOCKED, BUSY)
 
 _NO_LOGIN = 401
+# A deactivation first writes the OVF store, then all hosts unmount the domain.
+DOMAIN_S = 1800.0
+# An evacuation migrates all virtual machines, some at a time; one without progress is
+# given up sooner.
+ENTER_S = 4 * 3600.0
+# Host activation connects all storage; the engine gives VDSM 180 s per domain. The wait
+# for a host that is shown as up is limited by CONNECT_S.
+LEAVE_S = 3600.0
+# The interval of notes that a wait continues; they also show that the run is alive.
+STILL_S = 300.0
+# An evacuation without progress is cancelled after this time: the engine retries it
+# every 300 s (HostPreparingForMaintenanceIdleTime), so five times.
+STUCK_S = 1500.0
+# A transfer of a disk image also keeps a host from maintenance, without a virtual
+# machine on it (VirtMonitoringStrategy.java:69-75); only engine.log shows it.
+IN_USE_S = 7200.0
+# GENERIC_ERROR_MESSAGE: the event of a refused deactivation, also for the engine's own
+# retries (MaintenanceNumberOfVdssCommand.java:447-458).
+NOT_TO_MAINTENANCE = 14001
+# The status up is shown before the storage is connected, which takes up to 180 s per
+# domain (vdsTimeout); after this time the wait ends even without the engine's event.
+CONNECT_S = 1800.0
 
-ReadEngine = Callable[[Any], Engine]
-# As reader.with_hosts_now.
-HostsNow = Callable[..., Engine]
+# Of the SDK's object and its status: why the wait has failed, "" for done, None for not
+# yet.
+Test = Callable[[Any, Optional[str]], Optional[str]]
 
 
 @dataclass
-class ConversionRun:
-    """Does all remaining steps of ``state``, which ``keeper`` stores.
+class HostsRun:
+    """Does steps on hosts of a data center, one after the other, and stores ``state``
+    with ``keeper`` before and after each. ``check`` is called before each change, and
+    raises OtherRun if another run has the lock.
 
-    ``observed`` are hosts that have just been asked, by name. ``check`` is called
-    before each change. ``read`` and ``hosts_now`` read the engine.
+    Evacuation and activation are judged with the engine's events, because the status of
+    a host does not show if they have failed or are really complete.
     """
 
     session: Session
-    door: HostAccess
-    keeper: StateFile
+    keeper: Any
     listener: Listener
-    state: ConversionState
-    observed: Mapping[str, Observation] = field(default_factory=dict)
-    check: Callable[[], None] = lambda: None
-    read: ReadEngine = read_engine
-    hosts_now: HostsNow = with_hosts_now
+    state: Any
+    check: Callable[[], None]
 
     def __post_init__(self) -> None:
         self.engine = Engine("")
+
+    def save(self, state: Any) -> None:
+        """Store ``state``. Raises StateFileProblem."""
+        self.state = state
+        self.keeper.write(state)
+
+    def begin(self, step: RunStep) -> None:
+        """Store that ``step`` is started."""
+        raise NotImplementedError
+
+    def act(self, step: RunStep, now: Step) -> str:
+        """Do ``step``, which is ``now`` reported; return why it failed, or ""."""
+        raise NotImplementedError
+
+    def refused(self, step: RunStep, problem: EngineProblem) -> str:
+        """Return why ``step`` failed; "" if it is done or in progress all the same."""
+        raise NotImplementedError
+
+    def ends_run(self, step: RunStep, problem: EngineProblem) -> bool:
+        """Whether nothing can be done after ``problem`` now, not even undone."""
+        raise NotImplementedError
+
+    def tried(self, step: RunStep) -> str:
+        """Store and do ``step``; return why it failed, "" if it has not, or if only the
+        next reading shows that. Raises EngineProblem if it ends the run.
+        """
+        self.begin(step)
+        subject = step.subject if len(step.names) == 1 else None
+        with reported(self.listener, step.doing, subject) as now:
+            try:
+                why = self.act(step, now)
+            except LostAnswer as problem:
+                now.problem = str(problem)
+                return ""
+            except TimeoutProblem as problem:
+                why = str(problem)
+            except EngineProblem as problem:
+                if problem.kind in PASSING or self.ends_run(step, problem):
+                    raise
+                why = self.refused(step, problem)
+            now.problem = why or now.problem
+        if not why:
+            self.save(replace(self.state, doing=""))
+        return why
+
+    def wait(
+        self,
+        step: RunStep,
+        timeout_s: float,
+        test: Test,
+        *,
+        host: str = "",
+        broken_s: float = BROKEN_OUT_S,
+    ) -> str:
+        """Wait until ``test`` of the object of ``step`` and its status is not None;
+        return that. A ``host`` with this name that is broken for ``broken_s`` is not
+        waited for.
+        """
+        began = noted = well = self.session.clock()
+
+        def arrived(resource: Any) -> Optional[str]:
+            nonlocal noted, well
+            now = self.session.clock()
+            status = resource.status.value if resource.status else None
+            if not host or not host_is(status, BROKEN):
+                well = now
+            elif now - well >= broken_s:
+                shown = status_words(status)
+                return f"{host} has been {shown} for {broken_s / 60:.0f} minutes"
+            if now - noted >= STILL_S:
+                noted = now
+                minutes = f"{(now - began) / 60:.0f} minutes"
+                self.listener.note(f"still {step.doing}, for {minutes}")
+            return test(resource, status)
+
+        read = Read(step.path, step.doing, "get")
+        return str(self.session.wait_until(read, arrived, step.doing, timeout_s))
+
+    def wait_in(self, step: RunStep, name: str, after: int) -> str:
+        """Wait until the host with this name is in maintenance, or no longer on the way
+        there; return why it is not evacuated, "" if it is. ``after`` is the id of the
+        newest event before the request.
+
+        An evacuation makes progress while a virtual machine migrates or their number
+        falls. A failed migration does not end it, because the engine retries by itself.
+        """
+        after = after or newest_event(self.session)
+        before: Optional[int] = None
+        since = self.session.clock()
+
+        def test(host: Any, status: Optional[str]) -> Optional[str]:
+            nonlocal before, since
+            if status != "preparing_for_maintenance":
+                return "" if status in IN else None
+            left = (host.summary.total or 0) if host.summary else 0
+            migrating = (host.summary.migrating or 0) if host.summary else 0
+            now = self.session.clock()
+            if left != before or migrating:
+                before, since = left, now
+            if now - since < (STUCK_S if left else IN_USE_S):
+                return None
+            minutes = f"{(now - since) / 60:.0f} minutes"
+            if not left:
+                return (
+                    f"{name} is not evacuated: no virtual machine is left on it, but "
+                    f"the engine has kept it in use for {minutes}: an image transfer "
+                    "(upload, download, backup) may be running"
+                )
+            events = events_since(self.session, after)
+            # A refused deactivation does not name its host.
+            texts = reasons(events, step.path.rpartition("/")[2]) or [
+                str(event.description)
+                for event in events
+                if event.code == NOT_TO_MAINTENANCE and event.description
+            ]
+            reason = f"says: {texts[-1]}" if texts else "gives no reason"
+            machines = f"{left} virtual machine{'s' * (left != 1)}"
+            return (
+                f"{name} is not evacuated: {machines} stayed on it for {minutes}; the "
+                f"engine {reason}"
+            )
+
+        return self.wait(step, ENTER_S, test, host=name, broken_s=BROKEN_IN_S)
+
+    def wait_out(self, step: RunStep, name: str, after: Optional[int]) -> str:
+        """Wait until the host with this name is up with its storage connected, or has
+        failed; return why it is not waited for, "" if it has arrived. ``after`` is the
+        id of the newest event before its activation, None if we did not activate it.
+        """
+        up_since: Optional[float] = None
+
+        def test(_: Any, status: Optional[str]) -> Optional[str]:
+            nonlocal up_since
+            if status == "up" and after is not None:
+                host = step.path.rpartition("/")[2]
+                events = events_since(self.session, after, host)
+                now = self.session.clock()
+                up_since = now if up_since is None else up_since
+                late = now - up_since >= CONNECT_S
+                if not late and all(event.code != DETECTED for event in events):
+                    return None
+            return "" if status in OUT else None
+
+        return self.wait(step, LEAVE_S, test, host=name)
+
+
+@dataclass
+class ConversionRun(HostsRun):
+    """Does all remaining steps of a ConversionState. ``observed`` are hosts that have
+    just been asked, by name.
+    """
+
+    state: ConversionState
+    door: HostAccess
+    observed: Mapping[str, Observation] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         # One that did not report is asked.
-        valid = {name: one for name, one in self.observed.items() if not one.problem}
+        valid = {name: o for name, o in self.observed.items() if not o.problem}
         # These three as those of Snapshot.
         self.observations: dict[str, Observation] = valid
         self.arrived: set[str] = set()
@@ -140,6 +317,8 @@ class ConversionRun:
         self.steps_done = 0
         # The times of the tries of each step, by the session's clock.
         self.tries: dict[tuple[str, str, str, str], list[float]] = {}
+        # The newest event before the request before the last, of the same host.
+        self.event = 0
 
     def run(self) -> ConversionState:
         """Return the state at the end.
@@ -148,11 +327,12 @@ class ConversionRun:
         is not available or denies access, and StateFileProblem: then the conversion is
         paused, and the same command resumes it.
         """
-        self._save(self.state)
+        self.save(self.state)
         try:
             self._all_steps()
         except BaseException:
-            self._end_upgrades()
+            # It waits for nothing; what remains is for the next run.
+            self._end_upgrades(patience_s=0.0)
             raise
         if self.state.stage == Stage.STOPPED:
             self._end_upgrades()
@@ -160,7 +340,7 @@ class ConversionRun:
         return self.state
 
     def _all_steps(self) -> None:
-        self.engine = self.read(self.session)
+        self.engine = read_engine(self.session)
         self._plan()
         # What is not older than the last step: the hosts always are.
         clusters = whole = True
@@ -170,21 +350,21 @@ class ConversionRun:
             # What stops a run counts as it was seen: it may look sound a moment later.
             ends = step.kind == Kind.FINISH and finished(before).stage != Stage.STOPPED
             if not whole and (step.of_domain or ends):
-                self.engine, clusters, whole = self.read(self.session), True, True
+                self.engine, clusters, whole = read_engine(self.session), True, True
                 continue
             if not clusters and step.kind == Kind.ENTER:
-                self.engine = self.hosts_now(self.session, self.engine, clusters=True)
+                self.engine = with_hosts_now(self.session, self.engine, clusters=True)
                 clusters = True
                 continue
             try:
                 self._do(step)
             except OtherRun:
                 # The step was not begun.
-                self._save(before)
+                self.save(before)
                 raise
             if step.kind != Kind.MARK:
                 # The engine may have changed during the step.
-                self.engine = self.hosts_now(self.session, self.engine)
+                self.engine = with_hosts_now(self.session, self.engine)
                 clusters = whole = False
 
     @property
@@ -193,20 +373,24 @@ class ConversionRun:
             self.state, self.engine, self.observations, self.arrived, self.unmarked
         )
 
-    def _end_upgrades(self) -> None:
+    def _end_upgrades(
+        self, patience_s: Optional[float] = None, *, again: bool = True
+    ) -> None:
         """Let others move hosts to maintenance: clear our flags in the engine, as they
-        are there now. It waits for nothing, because the run ends with an error or an
-        interrupt; what remains is for the next run.
+        are there now.
         """
         read = Read("clusters", "reading the clusters")
         try:
-            for cluster in map(cluster_of, self.session.read(read, patience_s=0.0)):
-                if cluster.is_ours and cluster.data_center == self.state.data_center:
-                    self.check()
-                    self.session.report_progress(upgrade_call(cluster, begins=False))
+            found = map(cluster_of, self.session.read(read, patience_s=patience_s))
+            for call in upgrades_to_end(found, self.state.data_center):
+                with reported(self.listener, call.doing, call.subject):
+                    self.session.perform(call, patience_s=patience_s, before=self.check)
         except OtherRun:
             return  # it has them now
         except Problem as problem:
+            if again and isinstance(problem, LostAnswer):
+                self._end_upgrades(patience_s, again=False)
+                return
             self.listener.note(
                 f"a cluster may stay marked as being upgraded: {problem.one_line}"
             )
@@ -232,58 +416,74 @@ class ConversionRun:
 
     def _do(self, step: RunStep) -> None:
         if step.kind == Kind.FINISH:
-            self._save(finished(self.state))
+            after = finished(self.state)
+            if after.stage != Stage.STOPPED:
+                # While the record says that there is something left to do.
+                self._end_upgrades()
+            self.save(after)
             return
         if step.kind == Kind.MARK:
-            self._save(marked(self.state, step))
+            self.save(marked(self.state, step))
             return
-        why = step.why or self._repeated_in_vain(step)
-        if not why:
-            if step.kind == Kind.PUSH:
-                self.check()
-            why = self._tried(step)
+        why = step.why or self._repeated_in_vain(step) or self.tried(step)
         if why:
             self._failed(step, why)
 
-    def _tried(self, step: RunStep) -> str:
-        """Do ``step``; return why it failed, "" if it has not."""
-        before = self.state
+    def begin(self, step: RunStep) -> None:
+        """Store that ``step`` is started, with the newest event before a request."""
+        if step.kind == Kind.PUSH:
+            self.check()
         if step.kind in (Kind.ENTER, Kind.LEAVE):
             self.arrived.discard(step.subject)
+            self.event = self.state.host(step.subject).event
             event = newest_event(self.session)
-            self.state = before.with_host(step.subject, event=event)
-        self._save(begun(self.state, step))
+            self.state = self.state.with_host(step.subject, event=event)
+        self.save(begun(self.state, step))
         self.moved = self.moved or step.kind == Kind.ENTER
         self.steps_done += 1
-        with reported(self.listener, step.doing, step.subject) as now:
-            try:
-                now.problem = self._act(step)
-            except LostAnswer as problem:
-                # The next reading shows if the change was made.
-                now.problem = str(problem)
-                self._forget(step)
-                return ""
-            except TimeoutProblem as problem:
-                now.problem = str(problem)
-            except EngineProblem as problem:
-                if problem.kind in PASSING or _ends_run(self.state, step, problem):
-                    raise
-                why = problem.one_line + f"; {problem.fix}" * (problem.kind == DENIED)
-                if problem.kind in _REFUSED and self._is_done_anyway(step):
-                    if step.kind == Kind.ENTER:
-                        self.listener.note(why)  # the engine moves it by itself
-                    if step.kind == Kind.LEAVE:
-                        # Somebody else activated it before we read the newest event.
-                        event = before.host(step.subject).event
-                        self.state = self.state.with_host(step.subject, event=event)
-                else:
-                    now.problem = why
-            self._forget(step)
-        if not now.problem:
-            self._save(replace(self.state, doing=""))
-        return now.problem
 
-    def _act(self, step: RunStep) -> str:
+    def tried(self, step: RunStep) -> str:
+        """Do ``step``, and drop the observations that are outdated then."""
+        try:
+            return super().tried(step)
+        finally:
+            self._forget(step)
+
+    def refused(self, step: RunStep, problem: EngineProblem) -> str:
+        """Return why ``step`` failed; "" if it is done or in progress: by the request
+        whose answer was lost, or by somebody else.
+        """
+        why = problem.one_line + f"; {problem.fix}" * (problem.kind == DENIED)
+        if problem.kind not in _REFUSED:
+            return why
+        self._forget(step)
+        self.engine = read_engine(self.session)
+        if step.of_domain or not self.state.request.rolling:
+            then = next_step(self._now)
+        else:
+            # The host's own step, because another host of the batch may come first.
+            then = host_step(self._now, self.state.host(step.subject))
+        stays = (step.kind, *[Kind.LOOK] * (step.kind == Kind.ENTER))
+        if then.subject == step.subject and then.kind in stays:
+            return why
+        if step.kind == Kind.ENTER:
+            self.listener.note(why)  # the engine moves it by itself
+        if step.kind == Kind.LEAVE:
+            # Somebody else activated it before we read the newest event.
+            self.state = self.state.with_host(step.subject, event=self.event)
+        return ""
+
+    def ends_run(self, step: RunStep, problem: EngineProblem) -> bool:
+        """Whether nothing can be done after ``problem`` now. A user who may not do
+        ``step`` is stopped by it on the way forward; a token that is not accepted (401)
+        is good for nothing.
+        """
+        if problem.kind == DENIED:
+            undoes = self.state.undoes and not _is_optional(self.state, step)
+            return problem.code == _NO_LOGIN or undoes
+        return problem.kind == UNTRUSTED
+
+    def act(self, step: RunStep, now: Step) -> str:
         """Do ``step``; return why it failed, or ""."""
         if step.kind in (Kind.PUSH, Kind.ENTER):
             self.ahead.discard(step.subject)
@@ -299,22 +499,16 @@ class ConversionRun:
             return self._look(step.hosts)
         if step.kind == Kind.PUSH:
             return self._push(step)
-        read = Read(step.path, step.doing, "get")
-        place = (self.session, self.listener)
         if step.of_domain:
-            return wait_until(
-                *place,
-                read,
-                step.timeout_s,
-                lambda _, status: "" if status in step.until else None,
-            )
+            until = step.until
+            return self.wait(step, DOMAIN_S, lambda _, s: "" if s in until else None)
         host = self.state.host(step.subject)
         if step.kind == Kind.WAIT_IN:
-            return wait_until_in(*place, host.name, read, host.event)
+            return self.wait_in(step, host.name, host.event)
         # If a host comes up by itself, the event of its activation is unknown.
         ours = host.stage == Stage.LEAVING
         after = (host.event or newest_event(self.session)) if ours else None
-        why = wait_until_out(*place, host.name, read, after)
+        why = self.wait_out(step, host.name, after)
         self.arrived.add(host.name)
         return why
 
@@ -387,20 +581,6 @@ class ConversionRun:
         self.session.sleep(_RETRY_S)
         return ""
 
-    def _is_done_anyway(self, step: RunStep) -> bool:
-        """Whether the engine refused ``step`` because it is done or in progress: by the
-        request whose answer was lost, or by somebody else.
-        """
-        self._forget(step)
-        self.engine = self.read(self.session)
-        if step.of_domain or self.state.mode == OFFLINE:
-            then = next_step(self._now)
-        else:
-            # The host's own step, because another host of the batch may come first.
-            then = host_step(self._now, self.state.host(step.subject))
-        stays = (step.kind, *[Kind.LOOK] * (step.kind == Kind.ENTER))
-        return then.subject != step.subject or then.kind not in stays
-
     def _failed(self, step: RunStep, why: str) -> None:
         if _is_optional(self.state, step):
             self.listener.note(f"{why}; the run continues")
@@ -414,7 +594,7 @@ class ConversionRun:
             self._plan()
         elif self.state.stage == Stage.STOPPED:
             self.listener.note(why)
-        self._save(self.state)
+        self.save(self.state)
 
     def _plan(self) -> None:
         """Report the number of steps to the listener."""
@@ -423,176 +603,22 @@ class ConversionRun:
         self.listener.plan(names, self.steps_done + left)
 
     def _forget(self, step: RunStep) -> None:
-        if step.forget == "all":
+        """Drop the observations that are outdated after ``step``."""
+        if step.until and step.of_domain:
             self.observations.clear()
-        elif step.forget:
-            self.observations.pop(step.forget, None)
-
-    def _save(self, state: ConversionState) -> None:
-        self.state = state
-        self.keeper.write(state)
-
-
-def _ends_run(state: ConversionState, step: RunStep, problem: EngineProblem) -> bool:
-    """Whether nothing can be done after ``problem`` now, not even undone. A user who
-    may not do ``step`` is stopped by it on the way forward; a token that is not
-    accepted (401) is good for nothing.
-    """
-    if problem.kind == DENIED:
-        undoes = state.undoes and not _is_optional(state, step)
-        return problem.code == _NO_LOGIN or undoes
-    return problem.kind == UNTRUSTED
+        elif step.until:
+            self.observations.pop(step.subject, None)
 
 
 def _is_optional(state: ConversionState, step: RunStep) -> bool:
     """Whether the run continues without ``step``: a cluster needs its mark on the way
     forward only.
     """
-    begins = step.kind == Kind.BEGIN_UPGRADE and state.undoes
-    return begins or step.kind == Kind.END_UPGRADE
+    return step.kind == Kind.BEGIN_UPGRADE and state.undoes
 
 
 def _consequence(state: ConversionState) -> str:
     what = "heal" if state.kind == HEAL else "conversion"
-    if state.mode == OFFLINE or any(h.goal == BACK for h in state.hosts):
+    if not state.request.rolling or any(h.goal == BACK for h in state.hosts):
         return f"the {what} is rolled back"
     return f"the {what} stops here"
-
-
-# Wait for hosts: evacuation and activation are judged with the engine's events, because
-# the host's status does not show if they have failed or are really complete.
-
-# An evacuation migrates all virtual machines, some at a time; one without progress is
-# given up sooner.
-ENTER_S = 4 * 3600.0
-# Host activation connects all storage; the engine gives VDSM 180 s per domain. The wait
-# for a host that is shown as up is limited by SETTLE_S.
-LEAVE_S = 3600.0
-# The interval of notes that a wait continues; they also show that the run is alive.
-STILL_S = 300.0
-# An evacuation without progress is cancelled after this time: the engine retries it
-# every 300 s (HostPreparingForMaintenanceIdleTime), so five times.
-STUCK_S = 1500.0
-# A transfer of a disk image also keeps a host from maintenance, without a virtual
-# machine on it (VirtMonitoringStrategy.java:69-75); only engine.log shows it.
-IN_USE_S = 7200.0
-# GENERIC_ERROR_MESSAGE: the event of a refused deactivation, also for the engine's own
-# retries (MaintenanceNumberOfVdssCommand.java:447-458).
-NOT_TO_MAINTENANCE = 14001
-# The status up is shown before the storage is connected, which takes up to 180 s per
-# domain (vdsTimeout); after this time the wait ends even without the engine's event.
-SETTLE_S = 1800.0
-
-
-# Of the SDK's object and its status: why the wait has failed, "" for done, None for not
-# yet.
-Test = Callable[[Any, Optional[str]], Optional[str]]
-
-
-def wait_until(
-    session: Session,
-    listener: Listener,
-    read: Read,
-    timeout_s: float,
-    test: Test,
-    *,
-    host: str = "",
-    entering: bool = False,
-) -> str:
-    """Wait until ``test`` of the object and its status is not None; return that. A
-    ``host`` with this name is not waited for if it is broken for too long.
-    """
-    began = noted = well = session.clock()
-    limit_s = BROKEN_IN_S if entering else BROKEN_OUT_S
-
-    def arrived(resource: Any) -> Optional[str]:
-        nonlocal noted, well
-        now = session.clock()
-        status = resource.status.value if resource.status else None
-        if not host or not host_is(status, BROKEN):
-            well = now
-        elif now - well >= limit_s:
-            shown = status_words(status)
-            return f"{host} has been {shown} for {limit_s / 60:.0f} minutes"
-        if now - noted >= STILL_S:
-            noted = now
-            minutes = f"{(now - began) / 60:.0f} minutes"
-            listener.note(f"still {read.doing}, for {minutes}")
-        return test(resource, status)
-
-    return str(session.wait_until(read, arrived, read.doing, timeout_s))
-
-
-def wait_until_in(
-    session: Session, listener: Listener, name: str, read: Read, after: int
-) -> str:
-    """Wait until the host with this name is in maintenance, or no longer on the way
-    there; return why it is not evacuated, "" if it is. ``after`` is the id of the
-    newest event before the request.
-
-    An evacuation makes progress while a virtual machine migrates or their number falls.
-    A failed migration does not end it, because the engine retries by itself.
-    """
-    after = after or newest_event(session)
-    before: Optional[int] = None
-    since = session.clock()
-
-    def test(host: Any, status: Optional[str]) -> Optional[str]:
-        nonlocal before, since
-        if status != "preparing_for_maintenance":
-            return "" if status in IN else None
-        left = (host.summary.total or 0) if host.summary else 0
-        migrating = (host.summary.migrating or 0) if host.summary else 0
-        now = session.clock()
-        if left != before or migrating:
-            before, since = left, now
-        if now - since < (STUCK_S if left else IN_USE_S):
-            return None
-        minutes = f"{(now - since) / 60:.0f} minutes"
-        if not left:
-            return (
-                f"{name} is not evacuated: no virtual machine is left on it, but the "
-                f"engine has kept it in use for {minutes}: an image transfer (upload, "
-                "download, backup) may be running"
-            )
-        events = events_since(session, after)
-        # A refused deactivation does not name its host.
-        texts = reasons(events, read.path.rpartition("/")[2]) or [
-            str(event.description)
-            for event in events
-            if event.code == NOT_TO_MAINTENANCE and event.description
-        ]
-        reason = f"says: {texts[-1]}" if texts else "gives no reason"
-        machines = f"{left} virtual machine{'s' * (left != 1)}"
-        return (
-            f"{name} is not evacuated: {machines} stayed on it for {minutes}; the "
-            f"engine {reason}"
-        )
-
-    return wait_until(session, listener, read, ENTER_S, test, host=name, entering=True)
-
-
-def wait_until_out(
-    session: Session,
-    listener: Listener,
-    name: str,
-    read: Read,
-    after: Optional[int],
-) -> str:
-    """Wait until the host with this name is up with its storage connected, or has
-    failed; return why it is not waited for, "" if it has arrived. ``after`` is the id
-    of the newest event before its activation, None if we did not activate it.
-    """
-    up_since: Optional[float] = None
-
-    def test(_: Any, status: Optional[str]) -> Optional[str]:
-        nonlocal up_since
-        if status == "up" and after is not None:
-            events = events_since(session, after, read.path.rpartition("/")[2])
-            up_since = session.clock() if up_since is None else up_since
-            late = session.clock() - up_since >= SETTLE_S
-            if not late and all(event.code != DETECTED for event in events):
-                return None
-        return "" if status in OUT else None
-
-    return wait_until(session, listener, read, LEAVE_S, test, host=name)

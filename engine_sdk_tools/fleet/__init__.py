@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""All hosts at once: readiness, the policy, the cluster's feature."""
+"""Many hosts at once: their readiness, their policy, and their preparation."""

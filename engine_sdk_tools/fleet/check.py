@@ -229,20 +229,8 @@ def package_cell(report: HostReport) -> Cell:
     fix = "install the same version on both"
     if version is None:
         return Cell(UNKNOWN, "unknown", "the host did not report the version", fix)
-    theirs, ours = _numbers(version), _numbers(__version__)
-    word = "not"
-    if theirs and ours and theirs != ours:
-        word, fix = "older than", "update ovirt-rdma-host on the host"
-        if theirs > ours:
-            word, fix = "newer than", "update ovirt-rdma-engine on this machine"
-    sentence = f"its version is {version}, {word} that of this machine, {__version__}"
+    sentence = f"its version is {version}, not that of this machine, {__version__}"
     return Cell(FAIL, version, sentence, fix)
-
-
-def _numbers(version: str) -> Optional[tuple[int, ...]]:
-    """Return ``0.2.0`` as numbers; None for another form."""
-    plain = re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,3}", version, re.ASCII)
-    return tuple(map(int, version.split("."))) if plain else None
 
 
 def enabled_cell(report: HostReport) -> Cell:

@@ -10,13 +10,11 @@ import pytest
 from engine_double import EngineDouble, sample_world
 from engine_double.faults import ServiceUnavailableHtml
 from engine_double.hosts import our_hooks
-from engine_double.jobs import add as add_job
 from engine_double.jobs import jobs_of
-from support.engine.engine_command_line import Clock, open_session, run_engine
+from support.engine.engine_command_line import Clock, open_session
 from support.engine.engine_door import DoubleDoor
 from support.problems import problem
 
-from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine, connect
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
@@ -105,13 +103,6 @@ def test_requests_of_a_large_fleet_are_linear(tmp_path, hosts):
     assert len(site.door.asked) <= 2 * hosts + 1 + hosts // 20
 
 
-def test_three_hosts_cost_seven_starts_of_ansible(site):
-    """docs/decisions/012 has what a start costs, measured, beside the engine's time."""
-    assert site.rdma.convert("data1").stage == "converted"
-    assert len(site.world.hosts) == 3
-    assert len(site.door.asked) <= 7
-
-
 def test_there_and_back_and_a_revert_to_the_state_before_the_first(site):
     row = site.world.connection_of("data1")
     row.mount_options = "soft"
@@ -147,14 +138,6 @@ def test_one_of_two_to_the_other_transport_would_lose_the_record_of_both(tmp_pat
     assert {host.policy_text for host in world.hosts.values()} == {""}
 
 
-def test_the_command_reverts_what_a_program_has_converted(site, capsys, monkeypatch):
-    site.rdma.convert("data1")
-    monkeypatch.setattr(cli_session, "conversion_states", lambda: site.states)
-    words = ("domain", "revert", "data1", "-y", "--no-job")
-    assert run_engine(capsys, site.double, site.door, *words).code == 0
-    assert site.transports() == ["tcp"] * 3
-
-
 def test_one_that_stopped_is_resumed_and_others_are_kept_off(site, tmp_path):
     site.door.fail_push["host03"] = "the disk is full"
     stopped = site.rdma.convert("data1")
@@ -171,14 +154,6 @@ def test_one_that_stopped_is_resumed_and_others_are_kept_off(site, tmp_path):
     site.door.fail_push.clear()
     assert site.rdma.convert("data1").stage == "converted"
     assert {job.status for job in jobs_of(site.world).values()} == {"finished"}
-
-
-def test_take_over(site):
-    domain = site.world.domain("data1").id
-    add_job(site.world, f"ovirt-rdma: convert domain data1 to rdma ({domain})")
-    with pytest.raises(OtherRun):
-        site.rdma.convert("data1")
-    assert site.rdma.convert("data1", take_over=True).stage == "converted"
 
 
 def test_what_is_declined_changes_nothing(site):

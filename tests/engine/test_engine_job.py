@@ -165,16 +165,6 @@ def test_a_job_that_stays_open_is_said(double, session, patience_s):
     assert f"jobs/{job.id}/end" in said[0]
 
 
-def test_a_job_that_was_left_open_goes_on(double, session):
-    left = add(double.world, TITLE)
-    job = EngineJob(session, TITLE, adopt=left.id)
-    job.begin("x")
-    job.end("x")
-    job.finish("done", succeeded=True)
-    assert list(jobs_of(double.world)) == [left.id]
-    assert left.status == "finished"
-
-
 def test_open_jobs_are_those_of_ours_that_go_on(double, session):
     add(double.world, "Adding a host", external=False)
     add(double.world, TITLE, status="finished")

@@ -9,7 +9,7 @@ from ovirt_rdma.cli.engine.conversion import plan_lines, show_plan
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERT,
-    ROLLING,
+    ConversionRequest,
     ConversionState,
     DomainRecord,
 )
@@ -34,7 +34,8 @@ def of(host: str, *kinds: str, policy: str = "version: 1\n") -> list[RunStep]:
 
 def plan(*steps: RunStep, batch: int = 1) -> ConversionPlan:
     domain = DomainRecord("id", "data1", "active", "row", "nas1", "/data1", "", "rdma")
-    state = ConversionState(CONVERT, "dc", "rdma", ROLLING, (domain,), (), batch=batch)
+    request = ConversionRequest("rdma", rolling=True, batch=batch)
+    state = ConversionState(CONVERT, "dc", request, (domain,), ())
     return ConversionPlan(state, steps)
 
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Test that of the runs of two machines in a data center one works at a time, whatever
-is killed, interrupted or restarted meanwhile.
+"""Test conversions in a process of their own: killed, interrupted, or with an engine
+that restarts, the next run resumes them; and of the runs of two machines in a data
+center one works at a time.
 
-The first runs as in conversion_process.py; the second machine is the same command with
-its own states.
+The double is in this process and survives. test_conversion_work.py tries kills between
+all other steps, without processes. The second machine is the same command with its own
+states.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from support.engine.engine_command_line import Clock, open_session
 
 from ovirt_rdma.engine_sdk_tools.conversion import model
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
+    ConversionRequest,
     ConversionState,
     DomainRecord,
     Stage,
@@ -87,21 +90,10 @@ def machines(capsys, tmp_path):
 
 @pytest.mark.parametrize("number", range(ROLLING_ACTS))
 def test_the_second_is_refused_before_every_change_of_the_first(machines, number):
-    reached, go_on = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        reached.set()
-        go_on.wait(LIMIT_S)
-
-    machines.hold(number, hold)
-    first = machines.start(*ROLLING)
-    try:
-        assert reached.wait(LIMIT_S)
+    with machines.held(number, *ROLLING):
         machines.refused_elsewhere()
-    finally:
-        go_on.set()
-        out, err = first.communicate(timeout=LIMIT_S)
-    assert first.returncode == 0, (out, err)
+        for words in (ROLLING, REVERT) if number == 1 else ():
+            machines.here(*words).refused(75, "another run of ovirt-rdma", "wait until")
     machines.is_converted()
     # It is free again.
     assert machines.elsewhere(*ROLLING, "--no-job").code == 0
@@ -113,16 +105,7 @@ def test_a_clone_does_not_take_the_others_run_for_its_own(
     machines, tmp_path, monkeypatch, differs, copied
 ):
     """A cloned machine, or a restored backup: it has the files of a run that lives."""
-    reached, go_on = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        reached.set()
-        go_on.wait(LIMIT_S)
-
-    machines.hold(3, hold)
-    first = machines.start(*ROLLING)
-    try:
-        assert reached.wait(LIMIT_S)
+    with machines.held(3, *ROLLING):
         copy = tmp_path / "elsewhere"
         copy.mkdir()
         for each in machines.folder.glob(copied):
@@ -133,10 +116,6 @@ def test_a_clone_does_not_take_the_others_run_for_its_own(
             (tmp_path / "machine-id").write_text(f"{1:032x}\n")
             monkeypatch.setattr(model, "MACHINE_ID", tmp_path / "machine-id")
         machines.refused_elsewhere(ROLLING)
-    finally:
-        go_on.set()
-        out, err = first.communicate(timeout=LIMIT_S)
-    assert first.returncode == 0, (out, err)
     machines.is_converted()
 
 
@@ -201,46 +180,24 @@ def test_a_killed_run_keeps_the_others_off(machines, number):
     again = machines.here(*ROLLING)
     assert again.code == 0, again
     machines.is_converted()
+    done = machines.here(*ROLLING, "--no-job", "-o", "json")
+    assert not done.events  # nothing remains to be done
     assert not [job for job in jobs_of(machines.world).values() if job.end_time is None]
     assert machines.elsewhere(*HEAL).code == 0
 
 
-def test_an_engine_that_restarts_meanwhile(machines):
-    """The first run continues, and the second is refused at each later change of it."""
-    found = []
-
-    def restart() -> None:
-        machines.double.restart(down_for_requests=0)
-        delete_completed(machines.world)
-
-    def try_elsewhere() -> None:
-        machines.refused_elsewhere(ROLLING)
-        found.append(True)
-
-    machines.hold(1, restart)
-    for number in range(2, ROLLING_ACTS):
-        machines.hold(number, try_elsewhere)
-    first = machines.start(*ROLLING)
-    out, err = first.communicate(timeout=LIMIT_S)
-    assert first.returncode == 0, (out, err)
-    assert len(found) == ROLLING_ACTS - 2
-    machines.is_converted()
-
-
-def test_an_interrupted_run_keeps_the_others_off(machines):
-    """Otherwise the other machine would record half a conversion as the baseline."""
-    running: list[subprocess.Popen[str]] = []
-    started = threading.Event()
-
-    def interrupt() -> None:
-        started.wait(LIMIT_S)
-        running[0].send_signal(signal.SIGINT)
-
-    machines.at(2, interrupt, applied=True)
-    running.append(machines.start(*ROLLING))
-    started.set()
-    running[0].communicate(timeout=LIMIT_S)
-    assert running[0].returncode == 130
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_run_keeps_the_others_off(machines, number):
+    """By Ctrl-C, by the end of a service, by a lost SSH session. Otherwise the other
+    machine would record half a conversion as the baseline.
+    """
+    code, out, err = machines.ended(number, 2, *ROLLING, applied=True)
+    assert (code, out) == (128 + number, ""), err
+    said = " ".join(line for line in err.splitlines() if line[:1] != "{")
+    assert "Traceback" not in said
+    assert "resume it with 'ovirt-rdma domain convert" in said
+    assert "revert it with 'ovirt-rdma domain revert data1'" in said
+    assert any(one.status == "started" for one in jobs_of(machines.world).values())
     machines.refused_elsewhere()
     back = machines.here(*REVERT)
     assert back.code == 0, back
@@ -249,38 +206,14 @@ def test_an_interrupted_run_keeps_the_others_off(machines):
     machines.is_converted()
 
 
-def test_half_a_conversion_keeps_the_others_off(machines):
-    broken = machines.world.host("host01")
-    broken.vms, broken.stuck_vms = ["vm1"], ["vm1"]
-    assert machines.here(*ROLLING).code == 5
-    machines.refused_elsewhere()
-    broken.vms, broken.stuck_vms = [], []
-    assert machines.here(*ROLLING).code == 0
-    machines.is_converted()
-    assert machines.elsewhere(*HEAL).code == 0
-
-
 def test_a_run_that_is_taken_over_stops(machines):
     """It stops at its next change and keeps its state; the other run does the work."""
-    reached, go_on = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        reached.set()
-        go_on.wait(LIMIT_S)
-
-    machines.hold(1, hold)
-    first = machines.start(*ROLLING)
-    try:
-        assert reached.wait(LIMIT_S)
+    with machines.held(1, *ROLLING, code=75) as told:
         done = machines.elsewhere(*ROLLING, "--take-over")
         assert done.code == 0, done
         machines.is_converted()
         before = len(machines.acts)
-    finally:
-        go_on.set()
-        out, err = first.communicate(timeout=LIMIT_S)
-    assert first.returncode == 75, (out, err)
-    assert "another run has taken over" in err
+    assert "another run has taken over" in told[0]
     said = [event.description for event in machines.world.log.events]
     assert not [one for one in said if "interrupted; " in one]
     assert len(machines.acts) == before
@@ -301,6 +234,56 @@ def test_a_run_that_is_killed_when_it_is_done_keeps_nobody_off(machines, monkeyp
     assert machines.elsewhere(*ROLLING).code == 0
     (job,) = jobs_of(machines.world).values()
     assert job.status == "finished"
+
+
+def test_how_many_changes_there_are(machines):
+    """The tests here kill the command at each of them."""
+    pushes_here = 2  # these do not go over HTTP here
+    assert machines.count(*ROLLING) == ROLLING_ACTS - pushes_here
+    machines.is_converted()
+
+
+@pytest.mark.parametrize("number", [0, ROLLING_ACTS - 1])
+def test_killed_before_a_change_and_run_again(machines, number):
+    machines.killed(number, *ROLLING, applied=False)
+    again = machines.here(*ROLLING)
+    assert again.code == 0, again
+    machines.is_converted()
+
+
+def test_killed_and_reverted(machines):
+    machines.killed(4, *ROLLING, applied=True)
+    back = machines.here(*REVERT)
+    assert back.code == 0, back
+    machines.is_all("tcp")
+    assert not machines.world.connection_of("data1").mount_options
+    assert {host.policy_text for host in machines.world.hosts.values()} == {""}
+
+
+def test_an_offline_conversion_that_is_killed(machines):
+    machines.killed(4, *OFFLINE, applied=True)
+    again = machines.here(*OFFLINE)
+    assert again.code == 0, again
+    machines.is_converted()
+
+
+def test_killed_time_and_again(machines):
+    """Each run gets one change further."""
+    for number in (1, 3, 5):
+        machines.killed(number, *ROLLING, applied=True)
+    assert machines.here(*ROLLING).code == 0
+    machines.is_converted()
+
+
+@pytest.mark.parametrize("number", range(ROLLING_ACTS - 2))
+def test_an_engine_that_restarts_in_the_middle(machines, number):
+    """Sessions and the answer are lost, and some requests get a page of HTML."""
+    machines.at(
+        number, lambda: machines.double.restart(down_for_requests=9), applied=True
+    )
+    done = machines.here(*ROLLING)
+    assert done.code == 0, done
+    machines.is_converted()
 
 
 def test_a_run_that_is_killed_before_it_has_noted_its_job(machines):
@@ -334,7 +317,8 @@ def test_a_run_that_is_killed_before_it_has_noted_its_job(machines):
 
 def conversion(job=None) -> ConversionState:
     record = DomainRecord("d", "data1", "active", "c", "nas", "/x", "", "proto=rdma")
-    return ConversionState("convert", "dc", "rdma", "rolling", (record,), (), job=job)
+    request = ConversionRequest("rdma", rolling=True)
+    return ConversionState("convert", "dc", request, (record,), (), job=job)
 
 
 def test_a_run_on_another_data_center_keeps_nobody_off(double, clock):

@@ -335,41 +335,7 @@ def test_a_host_whose_drop_ins_are_unknown_is_refused_before_any_change(request_
     assert {reason.id for reason in caught.value.reasons} == {"policy-unknown"}
 
 
-def _names_all(transport):
-    return f"version: 1\nnfs: {{rules: [{{server: '*', transport: {transport}}}]}}\n"
-
-
-def test_a_conversion_leaves_the_admins_policy_as_it_is():
-    site = site_of()
-    theirs = f"# ours\n{_names_all('tcp')}# end"
-    for host in site.world.hosts.values():
-        host.policy_text = theirs
-    assert convert(site).stage == Stage.CONVERTED
-    for host in site.world.hosts.values():
-        file, drop_ins = split(host.policy_text)
-        assert (file, list(drop_ins)) == (theirs, ["50-domain-data1.yaml"])
-    assert revert(site).stage == Stage.REVERTED
-    assert {host.policy_text for host in site.world.hosts.values()} == {theirs}
-
-
 # -- other ways
-
-
-@pytest.mark.parametrize("rolling", [True, False], ids=["rolling", "offline"])
-def test_to_tcp_and_back(rolling):
-    site = site_of()
-    assert convert(site).stage == Stage.CONVERTED
-    before = everything(site)
-    request = ConversionRequest("tcp", rolling=rolling)
-    state = convert(site, request)
-    assert state.stage == Stage.CONVERTED, state.why
-    assert set(transports(site).values()) == {"tcp"}
-    assert site.world.connection_of("data1").mount_options == ""
-    for host in site.world.hosts.values():
-        assert "transport: tcp" in (host.policy_text or "")
-    assert planned(site, request).steps == ()
-    assert revert(site).stage == Stage.REVERTED
-    assert not changed(site, before)
 
 
 @pytest.mark.parametrize("rolling", [True, False], ids=["rolling", "offline"])

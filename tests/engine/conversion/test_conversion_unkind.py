@@ -7,6 +7,8 @@ first host goes to maintenance.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.engine.conversion_runs import (
     BATCH,
@@ -415,22 +417,18 @@ def test_hosts_that_were_left_out_are_taken_in_when_they_are_back():
     assert {host.policy_text for host in site.world.hosts.values()} == {""}
 
 
-def test_a_host_that_is_not_there_cannot_be_left_out():
-    site = site_of()
-    reason = refused(site, without("host09"))
-    assert reason.id == "host-unknown"
-    assert "host09" in reason
-    reason = refused(site, without("host02", rolling=False))
-    assert reason.id == "host-up-left-out"
-    assert reason.startswith("host02 ")
-
-
-def test_all_hosts_left_out():
-    site = site_of(hosts=1)
-    request = ConversionRequest(
-        "rdma", rolling=True, without=("host01",), allow_datacenter_down=True
-    )
-    assert refused(site, request).id == "no-host-up"
+@pytest.mark.parametrize(
+    ("hosts", "request_", "id"),
+    [
+        (3, without("host09"), "host-unknown"),
+        (3, without("host02", rolling=False), "host-up-left-out"),
+        (1, replace(without("host01"), allow_datacenter_down=True), "no-host-up"),
+    ],
+)
+def test_who_cannot_be_left_out(hosts, request_, id):
+    reason = refused(site_of(hosts=hosts), request_)
+    assert reason.id == id
+    assert id == "no-host-up" or request_.without[0] in reason
 
 
 # -- found by a reviewer who knew the engine
@@ -585,13 +583,13 @@ def test_somebody_else_activates_a_host_right_before_us():
 
     read = site.read
 
-    def look(read_):
+    def look(read_, **more):
         waited = "wait waiting for host02 to be in maintenance" in site.acts
         asks = read_.path == "events" and site.acts[-1] == "write"
         if asks and waited and there.status == "maintenance" and not done:
             done.append(True)
             somebody_else()
-        return read(read_)
+        return read(read_, **more)
 
     done: list[bool] = []
     site.read = look
@@ -599,3 +597,59 @@ def test_somebody_else_activates_a_host_right_before_us():
     state = run(site, state)
     assert state.stage == Stage.CONVERTED, state.why
     assert site.now - began < 1800
+
+
+# -- domains that share the kernel's connection to their server
+
+BOTH = ("data1", "data2")
+EXPORTS = [EXPORT.replace("data1", name) for name in BOTH]
+
+
+def shared(transport: str):
+    """Return a site whose hosts have both domains of a server over ``transport``."""
+    site = site_of(domains=BOTH)
+    for host in site.world.hosts.values():
+        host.mounts.update(dict.fromkeys(EXPORTS, transport))
+    if transport == "rdma":
+        for name in BOTH:
+            row = site.world.connection_of(name)
+            row.mount_options = "proto=rdma,port=20049"
+    return site
+
+
+@pytest.mark.parametrize("request_", [OFFLINE, ROLLING, BY_ROW])
+@pytest.mark.parametrize(("start", "to"), [("tcp", "rdma"), ("rdma", "tcp")])
+def test_one_alone_is_refused_and_both_together_are_converted(request_, start, to):
+    site = shared(start)
+    request = replace(request_, to=to)
+    before = everything(site)
+
+    with problem("checks-failed", EXPORTS[1], start.upper(), "data1") as caught:
+        planned(site, request, "data1")
+
+    ids = {reason.id for reason in caught.value.reasons}
+    assert ids == {"server-connection-shared"}
+    assert not changed(site, before)
+    state = convert(site, request, *BOTH)
+    assert state.stage == Stage.CONVERTED, state.why
+    for export in EXPORTS:
+        assert set(transports(site, export).values()) == {to}
+    if request_.rolling:
+        # Each host goes once.
+        assert len([c for c in site.calls if c.method == "deactivate"]) == 3
+    assert revert(site).stage == Stage.REVERTED
+    for export in EXPORTS:
+        assert set(transports(site, export).values()) == {start}
+
+
+@pytest.mark.parametrize("to", ["rdma", "tcp"])
+def test_one_alone_where_the_other_has_another_version(to):
+    start = {"rdma": "tcp", "tcp": "rdma"}[to]
+    site = shared(start)
+    site.world.connection_of("data2").nfs_version = "v4_1"
+
+    state = convert(site, replace(ROLLING, to=to), "data1")
+
+    assert state.stage == Stage.CONVERTED, state.why
+    assert set(transports(site, EXPORTS[0]).values()) == {to}
+    assert set(transports(site, EXPORTS[1]).values()) == {start}

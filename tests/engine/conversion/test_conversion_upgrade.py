@@ -20,7 +20,12 @@ from support.engine.conversion_runs import (
 )
 from support.engine.conversion_site import Killed, engine_of
 
-from ovirt_rdma.engine_sdk_tools.api.request import DENIED, EngineProblem
+from ovirt_rdma.engine_sdk_tools.api.request import (
+    DENIED,
+    TIMEOUT,
+    EngineProblem,
+    LostAnswer,
+)
 from ovirt_rdma.engine_sdk_tools.conversion.model import Stage
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_revert
 from ovirt_rdma.engine_sdk_tools.job import OtherRun
@@ -157,6 +162,23 @@ def test_a_revert_needs_no_flag():
     convert(site)
     Denied(site, "marking")
     assert revert(site).stage == Stage.REVERTED
+
+
+def test_a_lost_answer_leaves_no_flag():
+    """Here the engine has not got the request."""
+    site = site_of()
+    perform, lost = site.perform, []
+
+    def once(call, **words):
+        if call.doing.startswith("ending the mark") and not lost:
+            lost.append(call)
+            raise LostAnswer(EngineProblem("id", "it", "it is lost", TIMEOUT))
+        return perform(call, **words)
+
+    site.perform = once
+    assert convert(site).stage == Stage.CONVERTED
+    assert lost
+    assert flag(site) == ""
 
 
 def test_one_that_cannot_be_cleared_spoils_nothing():

@@ -244,15 +244,6 @@ def test_a_mount_that_stays_is_ended_before_the_row_is_changed():
     assert [c.subject for c in site.calls if "hosts/" in c.path] == ["host01", "host01"]
 
 
-def test_two_domains_of_a_server_go_together():
-    site = site_of(domains=("data1", "data2"))
-    state = convert(site, ROLLING, "data1", "data2")
-    assert state.stage == Stage.CONVERTED
-    assert set(transports(site, EXPORT.replace("data1", "data2")).values()) == {"rdma"}
-    # Each host goes once.
-    assert len([c for c in site.calls if c.method == "deactivate"]) == 3
-
-
 @pytest.mark.parametrize("request_", [OFFLINE, ROLLING], ids=["offline", "rolling"])
 def test_iso_and_export_domains(request_):
     site = site_of(iso=True, export=True)
@@ -354,15 +345,6 @@ def test_an_edit_that_is_not_loaded_is_not_loaded_by_a_revert():
     site.in_force.clear()
     assert revert(site).stage == Stage.REVERTED
     assert there.policy_text == _OTHER
-
-
-def test_a_push_that_fails():
-    site = site_of()
-    site.pushes_fail = {"host03"}
-    state = convert(site)
-    assert state.stage == Stage.STOPPED
-    assert "no route to host" in state.why
-    assert transports(site) == {"host01": "tcp", "host02": "rdma", "host03": "tcp"}
 
 
 def test_a_host_that_came_in_meanwhile():

@@ -118,19 +118,13 @@ def test_a_newer_add_on_may_report_more():
     assert cell("running", report(status=told)).verdict == OK
 
 
-@pytest.mark.parametrize(
-    ("version", "word", "fix"),
-    [
-        ("0.0.9", "older than", "update ovirt-rdma-host on the host"),
-        ("10.0", "newer than", "update ovirt-rdma-engine on this machine"),
-        ("0.2.0~rc1", "not", "install the same version on both"),
-    ],
-)
-def test_an_add_on_of_another_version_is_shown_with_ours(version, word, fix):
+@pytest.mark.parametrize("version", ["0.0.9", "10.0", "0.2.0~rc1"])
+def test_an_add_on_of_another_version_is_shown_with_ours(version):
     found = cell("package", report(status={**status(), "version": version}))
-    assert (found.verdict, found.text, found.fix) == (FAIL, version, fix)
+    assert (found.verdict, found.text) == (FAIL, version)
+    assert found.fix == "install the same version on both"
     assert found.sentence == (
-        f"its version is {version}, {word} that of this machine, {__version__}"
+        f"its version is {version}, not that of this machine, {__version__}"
     )
 
 

@@ -6,6 +6,7 @@ of its answers, and conversions.
 from __future__ import annotations
 
 import importlib
+import pickle
 import tracemalloc
 from dataclasses import replace
 from unittest import mock
@@ -27,27 +28,31 @@ from support.engine.told_hosts import (
     engine,
     facts,
     host,
+    mount,
     report,
     rules,
 )
 from support.engine.told_hosts import status as status_of
 
-from ovirt_rdma.engine_sdk_tools.conversion.fleet import ReportedHost, domain_record
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
+    domain_record,
+    observe,
+    of_each,
+)
 from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionRequest, Stage
 from ovirt_rdma.engine_sdk_tools.domains.transport import row_of
 from ovirt_rdma.engine_sdk_tools.fleet.check import row_of as hosts_row
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import plan_policy_push
 from ovirt_rdma.engine_sdk_tools.hosts import report as host_report
-from ovirt_rdma.engine_sdk_tools.hosts.ansible import pushed_of, read_answers
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import read_answers
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import report_of as read_report
-from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import FAILED, OK, HostOutcome
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     MOST_POLICY_BYTES,
     HostReport,
     bug_report,
     with_own_bugs_caught,
 )
-from ovirt_rdma.engine_sdk_tools.model import ChecksFailed
+from ovirt_rdma.engine_sdk_tools.model import ChecksFailed, merged
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.policy import load
@@ -58,12 +63,6 @@ pytestmark = pytest.mark.engine
 
 EMPTY = "version: 1\n"
 LONG = EMPTY + "#" * MOST_POLICY_BYTES
-
-
-def objections(its, request):
-    """Return what the report of one host has against a conversion."""
-    records = [domain_record(domain(), request.to)]
-    return ReportedHost(host(), its).started(records, request).objections
 
 
 # -- what is read
@@ -92,23 +91,6 @@ def test_all_answers_of_a_host_together_have_the_limit():
     found = read_answers("".join(line(name, some) for name in names))
     assert sum(len(one.out) for one in found.values()) <= 4_000_000
     assert set(found) == set(names)
-
-
-@pytest.mark.parametrize(
-    ("kind", "digest", "alone", "good"),
-    [(OK, "sha256:a", "sha256:b", True), (FAILED, "sha256:a", "sha256:b", False)]
-    + [(OK, odd, "sha256:b", False) for odd in (None, 1, [1], {"a": 1}, True)]
-    + [(OK, "sha256:a", odd, False) for odd in (None, 1, [1], {"a": 1}, True)],
-)
-def test_a_push_counts_with_the_digests_of_the_host(kind, digest, alone, good):
-    result = {"digest": digest, "file_digest": alone}
-    pushed = pushed_of("hv1", HostOutcome("host-0", kind, "", result))
-    assert bool(pushed.problem) is not good
-    if good:
-        assert (pushed.digest, pushed.file_digest) == (digest, alone)
-    else:
-        assert "hv1" in pushed.problem
-        assert pushed.digest is None
 
 
 # -- limits are the same before and at the act
@@ -151,7 +133,7 @@ def test_a_host_whose_policy_could_not_be_had_is_against_a_conversion(rolling):
     assert "60011 bytes" in its.problem
     assert "60000" in its.problem
     request = ConversionRequest("rdma", rolling=rolling)
-    against = objections(its, request)
+    against = objections([host()], [its], request=request)
     assert any("at most 60000" in one for one in against)
 
 
@@ -313,7 +295,7 @@ def verify(its):
 
 
 def check_conversion(its):
-    objections(its, ConversionRequest("rdma", True))
+    objections([host()], [its])
 
 
 def check_hosts(its):
@@ -410,3 +392,72 @@ def test_a_bug_whose_own_words_cannot_be_had():
         deep = [deep]
     assert "KeyError" in bug_report("hv1", KeyError(deep))[0]
     assert host_report is not None
+
+
+# -- what planning makes of all reports
+
+EXPORT = "nfs1.example.com:/exports/data1"
+TCP_RULES = rules("tcp")
+
+
+def reported(name="hv1", *mounts, policy=""):
+    its = facts(*(mounts or (mount(EXPORT, "tcp"),)))
+    status = status_of(policy) if policy else status_of()
+    return report(name, facts=its, status=status, policy_text=policy or None)
+
+
+def started(hosts, reports, *names, request=ROLLING, checked=None):
+    records = [domain_record(domain(name), "rdma") for name in names or ("data1",)]
+    checked = [one for one in records if one.name in checked] if checked else None
+    return of_each(hosts, reports, lambda h: h.started(records, request, checked))
+
+
+def objections(*words, **more):
+    return [why for one in started(*words, **more).values() for why in one.objections]
+
+
+def test_reports_come_in_any_order_and_hosts_stay_in_theirs():
+    hosts = [host("hv2"), host("hv1"), host("hv3")]
+    told = [reported("hv1"), reported("strange"), reported("hv2")]
+    found = of_each(hosts, iter(told), lambda seen: bool(seen.problem))
+    assert list(found.items()) == [("hv2", False), ("hv1", False), ("hv3", True)]
+
+
+def test_of_a_report_little_is_kept():
+    """There may be hundreds of hosts, each with thousands of mounts."""
+    there = {"address": "192.0.2.99"}
+    many = [mount(f"nfs2.example.com:/e/{n}", "tcp", **there) for n in range(2000)]
+    its = reported("hv1", mount(EXPORT, "tcp"), *many)
+    kept = started([host()], [its])
+    assert len(pickle.dumps(kept)) < 5_000 < len(pickle.dumps(its)) / 20
+    assert kept["hv1"].observed.transports == {EXPORT: "tcp"}
+    records = [domain_record(domain(), "rdma")]
+    assert observe([host()], [its], records) == {"hv1": kept["hv1"].observed}
+
+
+def test_equal_objections_of_hosts_are_one_sentence():
+    without = replace(facts(mount(EXPORT, "tcp")), rdma_devices=())
+    hosts = [host(name) for name in ("hv1", "hv2")]
+    told = [
+        replace(reported(one.name, policy=TCP_RULES), facts=without) for one in hosts
+    ]
+    (objection,) = merged(objections(hosts, told))
+    assert objection.id == "host-not-ready"
+    assert objection.startswith("hv1, hv2: ")
+    silent = [report(one.name, problem="no route") for one in hosts]
+    # The fix names the host, so these stay apart.
+    found = merged(objections(hosts, silent))
+    assert [one.partition(" ")[0] for one in found] == ["hv1", "hv2"]
+
+
+def test_only_what_is_converted_counts_as_remounted():
+    """data2 keeps its mount over TCP, and with it the connection that data1 would
+    use; together they are converted.
+    """
+    other = EXPORT.replace("data1", "data2")
+    its = reported("hv1", mount(EXPORT, "tcp"), mount(other, "tcp"), policy=TCP_RULES)
+    both = objections([host()], [its], "data1", "data2")
+    assert "server-connection-shared" not in {one.id for one in both}
+    alone = objections([host()], [its], "data1", "data2", checked=("data1",))
+    (sentence,) = (o for o in alone if o.id == "server-connection-shared")
+    assert other in sentence

@@ -17,7 +17,7 @@ from ovirt_rdma.engine_sdk_tools.fleet.check import (
     row_of,
     shared_guids,
 )
-from ovirt_rdma.engine_sdk_tools.model import FAIL, OK, UNKNOWN
+from ovirt_rdma.engine_sdk_tools.model import FAIL, OK
 from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.devices import VfPort, VirtualFunction
 
@@ -135,13 +135,3 @@ def test_vfs_without_guids_are_nobodys():
     new = tuple(replace(vf, ports=(VfPort(1, zero),)) for vf in new)
     found = replace(WITH_VFS, adapters=(replace(pf, virtual_functions=new), *rest))
     assert zero not in guids_of("hv1", found)
-
-
-def test_a_host_that_does_not_report_is_unknown():
-    wanted = None
-    told = [report("hv1", facts=WITH_VFS), report("hv2", problem="no answer")]
-    hosts = [host("hv1"), host("hv2")]
-    rows = [row_of(one, its, wanted) for one, its in zip(hosts, told)]
-    at = COLUMNS.index("rdma ports")
-    cells = check.check(engine(*hosts), rows, wanted).cells
-    assert [row[at].verdict for row in cells] == [OK, UNKNOWN]

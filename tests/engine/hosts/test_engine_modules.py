@@ -32,7 +32,7 @@ class Engine:
         self.command = top / "bin/ovirt-rdma"
         self.command.parent.mkdir()
         (top / "program.py").write_text(PROGRAM)
-        words = f"{sys.executable} {top}/program.py {double.url} {top}/states"
+        words = f"{sys.executable} {top}/program.py {double.url} {top}/states ''"
         self.command.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         self.command.chmod(0o755)
         place = top / "ansible_collections/ovirt_rdma"

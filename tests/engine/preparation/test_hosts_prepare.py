@@ -5,13 +5,8 @@ that were interrupted.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import signal
-import subprocess
-import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +15,13 @@ import yaml
 from engine_double import AnswerLost, EngineDouble, sample_world
 from engine_double.jobs import jobs_of
 from engine_double.world import SimCluster, new_id
-from support.engine.conversion_process import LIMIT_S, Meanwhile, python_path
-from support.engine.engine_command_line import access, run_engine
-from support.engine.engine_door import DoubleDoor, run_role, serve_hosts
+from support.engine.conversion_process import Site
+from support.engine.engine_door import run_role
 from support.engine.policy_files import joined, split
 
-from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
+from ovirt_rdma.engine_sdk_tools.fleet import preparation as plan
 from ovirt_rdma.engine_sdk_tools.hosts import deploy_hook
-from ovirt_rdma.engine_sdk_tools.preparation import plan
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import digest
 
@@ -39,91 +32,35 @@ POLICY = (
     "  - {server: nfs1.example.com, transport: prefer-rdma}\n"
 )
 DIGEST = digest(parse_policy(POLICY, "p").policy)
-PROGRAM = """
-import signal, sys, time
-from pathlib import Path
-from support.engine.engine_door import HttpDoor
-from ovirt_rdma.cli.engine import session as cli_session
-from ovirt_rdma.cli.engine.main import main
-from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
-from ovirt_rdma.engine_sdk_tools.hosts import deploy_hook
-from ovirt_rdma.engine_sdk_tools.preparation import run
-signal.signal(signal.SIGINT, signal.default_int_handler)
-url, folder, policy, *words = sys.argv[1:]
-cli_session.conversion_states = lambda: StateFolder(Path(folder))
-deploy_hook.policy_of_engine = lambda: {"ovirt_rdma_policy_file": policy}
-deploy_hook.read_settings = lambda collection: {}
-brief = lambda seconds: time.sleep(min(seconds, 0.01))
-true_session = cli_session.Session
-cli_session.Session = lambda settings: true_session(settings, sleep=brief)
-raise SystemExit(main(words, HttpDoor(url)))
-"""
 
 
-class Fleet:
+class Fleet(Site):
     """The double with hosts, and the command here or in its own process."""
 
     def __init__(self, capsys, double, folder: Path) -> None:
-        self.capsys, self.double, self.world = capsys, double, double.world
-        self.door = DoubleDoor(double.world)
-        self.folder = folder / "states"
+        super().__init__(capsys, double, folder / "states")
         self.policy = folder / "policy.yaml"
         self.policy.write_text(POLICY)
         self.settings: dict[str, Any] = {}
         # The block in the engine's post-tasks file.
         self.world.more["post_tasks"] = self.hook
-        self.acts: list[str] = []
-        self._at: dict[int, Meanwhile] = {}
-        self._spring = double.traps.spring
-        double.traps.spring = self._sprung
-        serve_hosts(double, self.door)
 
     def hook(self, host):
         return run_role(host, {"ovirt_rdma_policy_file": str(self.policy)})
 
-    @contextlib.contextmanager
-    def states(self):
-        states = StateFolder(self.folder)
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(cli_session, "conversion_states", lambda: states)
-            yield patched
-
     def run(self, *words, door=True):
         policy = {"ovirt_rdma_policy_file": str(self.policy)}
-        with self.states() as patched:
+        with pytest.MonkeyPatch.context() as patched:
             patched.setattr(deploy_hook, "policy_of_engine", lambda: policy)
             patched.setattr(
                 deploy_hook, "read_settings", lambda collection: self.settings
             )
-            given = self.door if door else None
-            command = ("hosts", "prepare", *words)
-            return run_engine(self.capsys, self.double, given, *command)
+            if not door:
+                patched.setattr(self, "door", None)
+            return self.here("hosts", "prepare", *words)
 
     def killed(self, number: int, *words, applied: bool) -> None:
-        """Run the command until its change ``number`` of a host, and kill it there."""
-        running: list[subprocess.Popen[str]] = []
-        started = threading.Event()
-
-        def kill() -> None:
-            started.wait(LIMIT_S)
-            running[0].send_signal(signal.SIGKILL)
-            running[0].wait(LIMIT_S)
-
-        self._at[len(self.acts) + number] = Meanwhile(kill, applied)
-        command = [sys.executable, "-c", PROGRAM, self.double.url, str(self.folder)]
-        running.append(
-            subprocess.Popen(
-                [*command, str(self.policy), "hosts", "prepare", *words],
-                env={**access(self.double), "PYTHONPATH": python_path()},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-        started.set()
-        out, err = running[0].communicate(timeout=LIMIT_S)
-        assert running[0].returncode == -signal.SIGKILL, (out, err)
+        super().killed(number, "hosts", "prepare", *words, applied=applied)
 
     def results(self, *words, code, door=True):
         found = self.run(*words, "-y", "-o", "json", door=door)
@@ -137,15 +74,6 @@ class Fleet:
             if not names or host.name in names:
                 shown = (host.name, host.addon, host.policy_text, host.status)
                 assert shown == (host.name, True, POLICY, "up")
-
-    def _sprung(self, method, path):
-        if method != "GET" and path.startswith("/hosts/"):
-            number = len(self.acts)
-            self.acts.append(f"{method} {path}")
-            happens = self._at.pop(number, None)
-            if happens is not None:
-                return happens
-        return self._spring(method, path)
 
 
 @pytest.fixture
@@ -222,24 +150,6 @@ def test_an_interrupted_run_of_a_cluster_gets_no_others_policy(clusters):
     assert "cluster cl1: a preparation of host03 was interrupted" in found.err
     assert "fix: continue it first: ovirt-rdma hosts prepare host03" in found.err
     assert clusters.door.prepared == []
-
-
-def test_a_second_run_changes_nothing(fleet):
-    fleet.results("--batch", "4", code=0)
-    before = list(fleet.door.prepared)
-    found = fleet.results(code=0)
-    assert {h["way"] for h in found.values()} == {"nothing"}
-    assert fleet.door.prepared == before
-    assert fleet.acts == []
-
-
-def test_a_failed_canary_stops_all(fleet):
-    fleet.world.host("host02").more["role"] = {"fails": "no space is left"}
-    found = fleet.results("--batch", "4", code=1)
-    assert found["host02"]["stage"] == "failed"
-    assert "no space is left" in found["host02"]["problem"]
-    assert {h["stage"] for n, h in found.items() if n != "host02"} == {"todo"}
-    assert len(fleet.door.prepared) == 1
 
 
 def test_a_failure_stops_the_next_data_center_too(capsys, tmp_path):
@@ -503,9 +413,9 @@ def test_killed_at_a_change_and_run_again(fleet, number, applied):
     words = ("host02", "host03", "--by", "reinstall")
     fleet.killed(number, *words, "-y", applied=applied)
     convert = ("domain", "convert", "data1", "--to", "rdma", "--rolling", "-y")
-    with fleet.states():
-        found = run_engine(fleet.capsys, fleet.double, fleet.door, *convert)
-    found.refused(4, "hosts prepare' was interrupted", "complete it first")
+    fleet.here(*convert).refused(
+        4, "hosts prepare' was interrupted", "complete it first"
+    )
     again = fleet.run(*words, "-y")
     assert again.code == 0, again
     assert "continues the interrupted" in again.err
@@ -567,8 +477,3 @@ def test_a_broken_state_file_is_left_alone(fleet):
 
 def test_a_wrong_canary_is_a_usage_error(fleet):
     fleet.run("host02", "--canary", "host03", "-y").refused(2, "host03")
-
-
-def test_without_a_terminal_nothing_is_done(fleet):
-    fleet.run("host02").refused(4, "no terminal")
-    assert fleet.door.prepared == []

@@ -19,15 +19,8 @@ from support.engine.told_hosts import (
 )
 
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import Kind
-from ovirt_rdma.engine_sdk_tools.hosts import inventory
-from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import HostOutcome
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
-    Prepared,
-    judged,
-    with_outcome,
-)
-from ovirt_rdma.engine_sdk_tools.preparation import plan
-from ovirt_rdma.engine_sdk_tools.preparation.plan import (
+from ovirt_rdma.engine_sdk_tools.fleet import preparation as plan
+from ovirt_rdma.engine_sdk_tools.fleet.preparation import (
     DONE,
     ENTERING,
     FAILED,
@@ -44,6 +37,13 @@ from ovirt_rdma.engine_sdk_tools.preparation.plan import (
     next_step,
     other_policy,
     plan_preparation,
+)
+from ovirt_rdma.engine_sdk_tools.hosts import inventory
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import HostOutcome
+from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
+    Prepared,
+    judged,
+    with_outcome,
 )
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, REBOOT
@@ -247,10 +247,19 @@ def test_another_mode_is_something_to_do():
         assert bool(look_at(told, PreparationRequest(mode=wanted)).reason) == to_do
 
 
-def test_a_reinstall_that_would_not_run_the_role_is_not_made():
-    state = planned({"hv1": POLICY}, host("hv1"))
-    after = plan.after_ssh(state, state.hosts[0], LINK, reinstall=False).hosts[0]
-    assert (after.stage, after.left) == (DONE, 1)
+@pytest.mark.parametrize(
+    ("by", "reinstall", "after"),
+    [
+        ("auto", True, (REINSTALL, "todo", 0)),
+        ("ssh", True, (SSH, DONE, 1)),
+        # It would not run the role.
+        ("auto", False, (SSH, DONE, 1)),
+    ],
+)
+def test_what_ssh_leaves_for_a_maintenance(by, reinstall, after):
+    state = planned({"hv1": POLICY}, host("hv1"), by=by)
+    found = plan.after_role(state, state.hosts[0], LINK, reinstall=reinstall).hosts[0]
+    assert (found.way, found.stage, found.left) == after
 
 
 # -- the proof
@@ -388,13 +397,3 @@ def test_a_warning_of_the_role_is_passed_on():
     text = "ovirt-rdma: attention: [WARNING] vdsmd has to be restarted"
     done = result("ok", text, msg="vdsmd has to be restarted")
     assert played(done).warnings == ("vdsmd has to be restarted",)
-
-
-def test_what_needs_a_maintenance_is_left_with_ssh_or_reinstalled():
-    one = host("hv1")
-    state = planned({"hv1": POLICY}, one)
-    after = plan.after_ssh(state, state.hosts[0], LINK).hosts[0]
-    assert (after.way, after.stage) == (REINSTALL, "todo")
-    state = planned({"hv1": POLICY}, one, by="ssh")
-    after = plan.after_ssh(state, state.hosts[0], LINK).hosts[0]
-    assert (after.stage, after.left) == (DONE, 1)

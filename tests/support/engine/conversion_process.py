@@ -7,6 +7,7 @@ it or after.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -37,8 +38,11 @@ from support.engine.engine_door import HttpDoor
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.cli.engine.main import main
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
+from ovirt_rdma.engine_sdk_tools.hosts import deploy_hook
 signal.signal(signal.SIGINT, signal.default_int_handler)
-url, folder, *words = sys.argv[1:]
+url, folder, policy, *words = sys.argv[1:]
+deploy_hook.policy_of_engine = lambda: {"ovirt_rdma_policy_file": policy}
+deploy_hook.read_settings = lambda collection: {}
 cli_session.conversion_states = lambda: StateFolder(Path(folder))
 brief = lambda seconds: time.sleep(min(seconds, 0.01))
 true_session = cli_session.Session
@@ -65,7 +69,10 @@ class Site:
     """The double, its hosts, and the command in its own process or here.
 
     ``acts`` are the changes so far, of the engine's objects and the hosts' policies.
+    ``policy`` is the file for ``hosts prepare``.
     """
+
+    policy: object = ""
 
     def __init__(self, capsys, double, folder):
         self._capsys = capsys
@@ -85,10 +92,6 @@ class Site:
         """Call ``act`` at the change of this number, from 0."""
         self._at[number] = Meanwhile(act, applied)
 
-    def hold(self, number: int, act: Callable[[], None]) -> None:
-        """Call ``act`` before the change of this number, which is then made."""
-        self._held[number] = act
-
     def here(self, *words):
         """Run the command in this process, as the next run."""
         states = StateFolder(self.folder)
@@ -97,7 +100,8 @@ class Site:
             return run_engine(self._capsys, self.double, self.door, *words)
 
     def start(self, *words) -> subprocess.Popen[str]:
-        command = (sys.executable, "-c", PROGRAM, self.double.url, str(self.folder))
+        places = (self.double.url, str(self.folder), str(self.policy))
+        command = (sys.executable, "-c", PROGRAM, *places)
         return subprocess.Popen(
             (*command, *words),
             env={**os.environ, **access(self.double), "PYTHONPATH": python_path()},
@@ -107,22 +111,52 @@ class Site:
             text=True,
         )
 
-    def killed(self, number: int, *words, applied: bool) -> None:
-        """Run the command until its change ``number``, and kill it there."""
+    def ended(self, sign: int, number: int, *words, applied: bool):
+        """Run the command until its change ``number``, and send it a signal there;
+        return its exit code and output.
+        """
+
+        def end() -> None:
+            started.wait(LIMIT_S)
+            running[0].send_signal(sign)
+            if sign == signal.SIGKILL:
+                running[0].wait(LIMIT_S)
+
+        self.at(number, end, applied=applied)
         running: list[subprocess.Popen[str]] = []
         started = threading.Event()
-
-        def kill() -> None:
-            started.wait(LIMIT_S)
-            running[0].send_signal(signal.SIGKILL)
-            running[0].wait(LIMIT_S)
-
-        self.at(number, kill, applied=applied)
         running.append(self.start(*words))
         started.set()
         out, err = running[0].communicate(timeout=LIMIT_S)
-        assert running[0].returncode == -signal.SIGKILL, (out, err)
+        return running[0].returncode, out, err
+
+    def killed(self, number: int, *words, applied: bool) -> None:
+        """Run the command until its change ``number``, and kill it there."""
+        found = self.ended(signal.SIGKILL, number, *words, applied=applied)
+        assert found[0] == -signal.SIGKILL, found
         assert len(self.acts) == number + 1
+
+    @contextlib.contextmanager
+    def held(self, number: int, *words, code: int = 0):
+        """Hold the command before its change ``number``; in the end it has to return
+        ``code``, and the list that is yielded gets what it says.
+        """
+        reached, go_on = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            reached.set()
+            go_on.wait(LIMIT_S)
+
+        self._held[number] = hold
+        first, said = self.start(*words), []
+        try:
+            assert reached.wait(LIMIT_S)
+            yield said
+        finally:
+            go_on.set()
+            out, err = first.communicate(timeout=LIMIT_S)
+            said.append(err)
+        assert first.returncode == code, (out, err)
 
     def count(self, *words) -> int:
         """Return the number of changes that the command makes here."""

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from engine_double import SimConnection, SimDomain, new_id, sample_world
 
 from ovirt_rdma.engine_sdk_tools.api.request import Listener
+from ovirt_rdma.engine_sdk_tools.conversion import run as conversion_run
 from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.conversion.plan import (
     plan_convert,
@@ -74,17 +76,12 @@ def planned(site: Site, request=ROLLING, *names: str, earlier=()):
 
 
 def run(site: Site, state, ear=None, lock=None, observed=None):
-    return ConversionRun(
-        site,
-        site,
-        site,
-        ear or StepCounter(),
-        state,
-        observed or {},
-        lock.check if lock else lambda: None,
-        read=lambda _: engine_of(site),
-        hosts_now=hosts_now,
-    ).run()
+    check = lock.check if lock else lambda: None
+    ear = ear or StepCounter()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(conversion_run, "read_engine", engine_of)
+        patched.setattr(conversion_run, "with_hosts_now", hosts_now)
+        return ConversionRun(site, site, ear, state, check, site, observed or {}).run()
 
 
 def hosts_now(site: Site, engine, *, clusters=False):

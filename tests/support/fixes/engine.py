@@ -99,7 +99,7 @@ def post_tasks_here(site: Any) -> None:
 PREPARE = "hosts prepare host02 --by reinstall -y"
 with_block = all_of(post_tasks_here, run("deploy-hook install"))
 LOCK = "engine_sdk_tools/conversion/plan.py"
-PREPARATION = "engine_sdk_tools/preparation"
+PREPARATION = "engine_sdk_tools/fleet/preparation.py"
 POST_TASKS = "engine_sdk_tools/hosts/deploy_hook.py"
 HOOK = "ovirt-rdma deploy-hook"
 PUSH = "ovirt-rdma policy push 1 --hosts 1"
@@ -178,13 +178,13 @@ ENGINE = {
         options="-y",
     ),
     "interrupted preparation": Row(
-        fixed(f"{PREPARATION}/run.py:refuse_conversion", "ovirt-rdma hosts prepare"),
+        fixed(f"{PREPARATION}:refuse_conversion", "ovirt-rdma hosts prepare"),
         CONVERT,
         all_of(with_block, cut_off(PREPARE)),
         options="-y",
     ),
     "preparation that is interrupted": Row(
-        fixed(f"{PREPARATION}/plan.py:command_of", "ovirt-rdma hosts prepare 11"),
+        fixed(f"{PREPARATION}:command_of", "ovirt-rdma hosts prepare 11"),
         lambda site: cut(site, PREPARE).err,
         with_block,
         options="-y",

@@ -18,12 +18,23 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
-from ovirt_rdma.engine_sdk_tools.api.request import Call, Listener, types
-from ovirt_rdma.engine_sdk_tools.conversion.model import Stage, refused
+from ovirt_rdma.engine_sdk_tools.api.request import (
+    DENIED,
+    UNTRUSTED,
+    Call,
+    EngineProblem,
+    Listener,
+    Read,
+    Step,
+    types,
+)
+from ovirt_rdma.engine_sdk_tools.api.session import events_since, newest_event
+from ovirt_rdma.engine_sdk_tools.conversion.model import RecordFile, Stage, refused
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     Kind,
     RunStep,
@@ -32,6 +43,8 @@ from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     wait_in,
     wait_out,
 )
+from ovirt_rdma.engine_sdk_tools.conversion.run import HostsRun
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
     NOT_PREPARED,
     SENTINEL,
@@ -47,6 +60,8 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
     with_own_bugs_caught,
 )
 from ovirt_rdma.engine_sdk_tools.model import (
+    BROKEN,
+    BROKEN_OUT_S,
     COMES,
     INSTALLED_NOW,
     Engine,
@@ -55,10 +70,12 @@ from ovirt_rdma.engine_sdk_tools.model import (
     listed,
     status_words,
 )
-from ovirt_rdma.host.errors import ExitCode
+from ovirt_rdma.engine_sdk_tools.reader import read_engine, with_hosts_now
+from ovirt_rdma.host.errors import ExitCode, Problem
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.rules.base import LINK_DOWN, REBOOT
 from ovirt_rdma.host.rules.registry import decide
+from ovirt_rdma.host.system.json_codec import Envelope
 
 # Ways to prepare a host.
 SSH = "ssh"
@@ -302,23 +319,23 @@ def _restarts(wish: str, look: Optional[Look]) -> bool:
     return look is None or not look.known or look.reboot > 0
 
 
-def after_ssh(
+def after_role(
     state: PreparationState, record: HostRecord, look: Look, *, reinstall: bool = True
 ) -> PreparationState:
-    """Return the state after the report of a host that was prepared by SSH: with AUTO,
-    what is left for a maintenance is done by a reinstall, if that runs the role.
+    """Return the state after the report of a host that is prepared: with AUTO, what SSH
+    has left for a maintenance is done by a reinstall, if that runs the role.
     """
-    disruptive = state.by == AUTO and look.disruptive
-    if disruptive and reinstall and record.found == "up":
-        return state.with_host(
-            record.name,
-            way=REINSTALL,
-            reason=look.needs_maintenance,
-            reboot=_restarts(state.reboot, look),
-            stage=TODO,
-            sentinel="",
-        )
-    return state.with_host(record.name, stage=DONE, left=look.disruptive)
+    by_ssh = record.way == SSH and state.by == AUTO
+    if not (by_ssh and look.disruptive and reinstall and record.found == "up"):
+        return state.with_host(record.name, stage=DONE, left=look.disruptive)
+    return state.with_host(
+        record.name,
+        way=REINSTALL,
+        reason=look.needs_maintenance,
+        reboot=_restarts(state.reboot, look),
+        stage=TODO,
+        sentinel="",
+    )
 
 
 def _in_order(hosts: Sequence[Host], canary: Optional[str]) -> list[Host]:
@@ -340,12 +357,6 @@ def _in_order(hosts: Sequence[Host], canary: Optional[str]) -> list[Host]:
 
 # Decide the next step of a preparation from its state and the hosts' statuses.
 
-# The kinds of steps, in the order in which a batch does them.
-_ORDER = (
-    *(Kind.MARK, Kind.RUN, Kind.ENTER, Kind.INSTALL, Kind.WAIT_IN),
-    *(Kind.WAIT_INSTALL, Kind.LEAVE, Kind.WAIT_OUT, Kind.LOOK),
-)
-
 # ANSIBLE_PLAYBOOK_EXEC_DEFAULT_TIMEOUT is 120 minutes; then the host restarts.
 INSTALL_S = 3 * 3600.0
 REINSTALLED = ("maintenance", "install_failed", "up", "non_operational", "error")
@@ -359,7 +370,7 @@ def next_step(state: PreparationState, statuses: Statuses) -> RunStep:
     steps = [_host_step(record, statuses) for record in _current(state)]
     if not steps:
         return RunStep(Kind.FINISH, state.name)
-    first = min(steps, key=lambda step: _ORDER.index(step.kind))
+    first = min(steps, key=lambda step: Kind.ORDER.index(step.kind))
     if first.kind in (Kind.RUN, Kind.LOOK):
         # One run of Ansible for all.
         names = tuple(s.subject for s in steps if s.kind == first.kind)
@@ -662,3 +673,250 @@ def continued(
         "earlier one"
     )
     return replace(state, digest=request.digest)
+
+
+# Carry it out: read, decide, store, do one step, store.
+
+PREPARATION = Envelope("prepare", digested="state")
+
+
+class PreparationFile(RecordFile[PreparationState]):
+    """The state of the preparation of one data center's hosts."""
+
+    record = PreparationState
+    envelope = PREPARATION
+    id = "preparation-state-invalid"
+    fix = (
+        "it records which hosts were moved to maintenance: activate those by hand, "
+        "move the file away, and run the command again"
+    )
+
+
+def refuse_conversion() -> None:
+    """Raise Refused: a preparation of the data center's hosts was interrupted."""
+    raise refused(
+        "preparation-incomplete",
+        "an earlier 'ovirt-rdma hosts prepare' was interrupted and is not complete; "
+        "hosts may be in maintenance because of it",
+        "complete it first: ovirt-rdma hosts prepare",
+    )
+
+
+# The same step is tried this often for a host: requests may get lost.
+_MOST_TRIES = 3
+# How long the engine may take from the answer to the start of the installation, and
+# from the host's last status to the event of the end.
+START_S = 60.0
+
+
+@dataclass
+class Preparation(HostsRun):
+    """Does all remaining steps of a PreparationState. ``variables`` are for the role
+    over SSH, ``request`` has the policy.
+
+    A host that fails is activated if it was up, and the next batch is not started. Like
+    a conversion, it is continued by the same command if the engine is not available,
+    or denies access.
+    """
+
+    state: PreparationState
+    door: Optional[AnsibleHosts]
+    request: PreparationRequest
+    variables: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.tries: Counter[tuple[str, tuple[str, ...]]] = Counter()
+
+    def run(self) -> PreparationState:
+        """Return the state at the end. Raises EngineProblem and StateFileProblem."""
+        self.save(replace(self.state, stage=PREPARING))
+        self.engine = read_engine(self.session)
+        names = tuple(one.name for one in self.state.hosts if one.way != NOTHING)
+        total = sum(1 for _ in imagined(self.state, self._statuses()))
+        self.listener.plan(names, total)
+        while True:
+            step = next_step(self.state, self._statuses())
+            if step.kind == Kind.FINISH:
+                self.save(finished(self.state))
+                return self.state
+            if step.kind == Kind.MARK:
+                self.save(self.state.with_host(step.subject, **step.marks))
+                continue
+            why = self._repeated_in_vain(step) or self.tried(step)
+            if why:
+                self._failed(step.subject, why)
+            self.save(replace(self.state, doing=""))
+            self.engine = with_hosts_now(self.session, self.engine)
+
+    def _statuses(self) -> dict[str, Optional[str]]:
+        return {host.id: host.status for host in self.engine.hosts}
+
+    def _hosts(self, step: RunStep) -> dict[str, Host]:
+        """Return the hosts of ``step`` by the name that the state has; the engine may
+        have another one by now.
+        """
+        now = {host.id: host for host in self.engine.hosts}
+        ids = {name: self.state.host(name).id for name in step.names}
+        return {name: now[id] for name, id in ids.items() if id in now}
+
+    def _repeated_in_vain(self, step: RunStep) -> str:
+        if step.call is None and step.kind != Kind.RUN:
+            return ""
+        key = (step.kind, step.names)
+        self.tries[key] += 1
+        if self.tries[key] <= _MOST_TRIES:
+            return ""
+        return f"{step.doing} had no effect after {_MOST_TRIES} attempts"
+
+    def begin(self, step: RunStep) -> None:
+        """Store that ``step`` is started, with the newest event before a request."""
+        if step.call is not None or step.kind == Kind.RUN:
+            self.check()
+        if step.call is not None:
+            # Whatever it was at the start: it is up, so it is up at the end.
+            found = {"found": "up"} if step.kind == Kind.ENTER else {}
+            event = newest_event(self.session)
+            self.state = self.state.with_host(
+                step.subject, stage=step.before, event=event, **found
+            )
+        self.save(replace(self.state, doing=step.doing))
+
+    def refused(self, step: RunStep, problem: EngineProblem) -> str:
+        """Return why ``step`` failed; "" if something has moved: it is tried again."""
+        before = next_step(self.state, self._statuses())
+        self.engine = with_hosts_now(self.session, self.engine)
+        after = next_step(self.state, self._statuses())
+        same = (before.kind, before.names) == (after.kind, after.names)
+        return problem.one_line if same else ""
+
+    def ends_run(self, step: RunStep, problem: EngineProblem) -> bool:
+        """Whether the engine denies access."""
+        return problem.kind in (DENIED, UNTRUSTED)
+
+    def act(self, step: RunStep, now: Step) -> str:
+        """Do ``step``; return why it failed, or "". A step on several hosts fails for
+        each of them.
+        """
+        if step.call is not None:
+            self.session.perform(step.call, before=self.check)
+            return ""
+        record = self.state.host(step.subject)
+        if step.kind == Kind.WAIT_IN:
+            return self.wait_in(step, record.name, record.event)
+        if step.kind == Kind.WAIT_OUT:
+            after = record.event if record.stage == LEAVING else None
+            return self.wait_out(step, record.name, after)
+        if step.kind == Kind.RUN:
+            self._run_role(step)
+        elif step.kind == Kind.LOOK:
+            self._look(step)
+        else:
+            self._installed(record, step)
+        problems = [self.state.host(name).problem for name in step.names]
+        now.problem = "; ".join(filter(None, problems))
+        return ""
+
+    def _run_role(self, step: RunStep) -> None:
+        hosts = self._hosts(step)
+        results: Mapping[str, Prepared] = {}
+        why = "there is no access to it over SSH"
+        try:
+            if self.door is not None:
+                why = "it did not answer"
+                results = self.door.prepare([*hosts.values()], self.variables)
+        except Problem as problem:
+            why = problem.one_line
+        for name in step.names:
+            host = hosts.get(name)
+            result = results.get(host.name) if host else None
+            self._judge(name, result or Prepared(name, problem=why))
+
+    def _judge(self, name: str, result: Prepared) -> None:
+        """Store what the role has done: the sentinel decides."""
+        for warning in result.warnings:
+            self.listener.note(f"{name}: {warning}")
+        over_ssh = self.state.host(name).way == SSH
+        stage, sentinel = CHECKING if over_ssh else LEAVING, result.sentinel
+        problem = result.problem
+        if not problem and result.no_hardware and not sentinel:
+            sentinel = NO_HARDWARE
+            stage = NO_HARDWARE if over_ssh else LEAVING
+        elif not problem:
+            problem = other_policy(sentinel, self.state.digest)
+        if problem:
+            self._failed(name, problem, result.fix)
+        else:
+            self.state = self.state.with_host(name, stage=stage, sentinel=sentinel)
+
+    def _look(self, step: RunStep) -> None:
+        """Compare the hosts' own reports with what their proof says."""
+        hosts = self._hosts(step)
+        reports: Mapping[str, HostReport] = {}
+        if self.door is not None:
+            try:
+                reports = self.door.reports([*hosts.values()])
+            except Problem as problem:
+                self.listener.note(problem.one_line)
+        for name in step.names:
+            record, host = self.state.host(name), hosts.get(name)
+            report = reports.get(host.name) if host else None
+            if record.sentinel == NO_HARDWARE:
+                self.state = self.state.with_host(name, stage=NO_HARDWARE)
+            elif report is None or report.status is None:
+                # The role has proven it; a report is a second opinion.
+                self.state = self.state.with_host(name, stage=DONE)
+            else:
+                self._compare(record, report)
+
+    def _compare(self, record: HostRecord, report: HostReport) -> None:
+        wanted, digest = self.state.digest, digest_without_drop_ins(report)
+        if wanted is not None and digest != wanted:
+            has = digest or "no policy"
+            why = f"the role has ended, but the host reports {has}, not {wanted}"
+            self._failed(record.name, why)
+            return
+        look = look_at(report, self.request)
+        self.state = after_role(
+            self.state, record, look, reinstall=self.request.reinstall
+        )
+
+    def _installed(self, record: HostRecord, step: RunStep) -> None:
+        since: Optional[float] = None
+
+        def found() -> Installation:
+            events = events_since(self.session, record.event, record.id)
+            return installation(record.name, events)
+
+        def ended(host: Any) -> Optional[str]:
+            nonlocal since
+            status = host.status.value if host.status else None
+            if status not in REINSTALLED and not host_is(status, BROKEN):
+                since = None
+                return None
+            since = self.session.clock() if since is None else since
+            patience_s = START_S if status in REINSTALLED else BROKEN_OUT_S
+            waited = self.session.clock() - since >= patience_s
+            return status if found().ended or waited else None
+
+        read = Read(f"hosts/{record.id}", step.doing, "get")
+        self.session.wait_until(read, ended, step.doing, INSTALL_S)
+        install = found()
+        if install.started or install.ended:
+            self._judge(record.name, install.result)
+        else:
+            # The request was lost, or the engine restarted before it began.
+            self.state = self.state.with_host(record.name, stage=ENTERING)
+
+    def _failed(self, name: str, why: str, fix: str = "") -> None:
+        """Store that a host has failed; it is activated if we moved it."""
+        record = self.state.host(name)
+        moved = record.stage in (ENTERING, INSTALLING)
+        sentence = why.rstrip(".")
+        self.listener.note(f"{name}: {sentence}")
+        self.state = self.state.with_host(
+            name,
+            stage=LEAVING if moved and record.way != SSH else FAILED,
+            problem=f"{record.problem}; {sentence}" if record.problem else sentence,
+            fix=fix or record.fix,
+        )
