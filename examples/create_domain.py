@@ -8,12 +8,10 @@ from ovirt_rdma.engine_sdk_tools.api.auth import from_sources
 from ovirt_rdma.engine_sdk_tools.api.request import Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.domains.create import (
-    create_domain,
-    unverified_sentence,
-)
-from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
     DomainRequest,
+    create_domain,
     plan_domain_create,
+    unverified_sentence,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key

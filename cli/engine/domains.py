@@ -32,9 +32,10 @@ from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import AllowNone, Context, Parser, add_allow_none
 from ovirt_rdma.engine_sdk_tools.domains.create import (
     DomainMade,
+    DomainPlan,
+    DomainRequest,
     unverified_sentence,
 )
-from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainPlan, DomainRequest
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
     InUse,
     connection_transport,
