@@ -156,7 +156,9 @@ def test_a_host_that_has_it_over_tcp_is_named(session, double):
 
 
 @pytest.mark.engine_does("CONN-01")
-@pytest.mark.parametrize("export", ["my_nas:/x", "nas.x:/x", "nas:/a/.data", "nas:/a|b"])
+@pytest.mark.parametrize(
+    "export", ["my_nas:/x", "nas.x:/x", "nas:/a/.data", "nas:/a|b"]
+)
 def test_what_the_engine_refuses_at_its_first_request(session, double, export):
     """Each was tried on an ovirt-engine 4.5.7."""
     plan = planned(session, request=replace(REQUEST, export=export))
