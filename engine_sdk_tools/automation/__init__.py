@@ -50,13 +50,13 @@ from ovirt_rdma.engine_sdk_tools.domains.create import (
     plan_domain_create,
 )
 from ovirt_rdma.engine_sdk_tools.fleet import check, policy_push
-from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import block_problem
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import (
     SSH_VARIABLES,
     Access,
+    AnsibleHosts,
     default_key,
 )
+from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import block_problem
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     NO_ACCESS,
     DumpFolder,

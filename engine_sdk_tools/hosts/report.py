@@ -99,16 +99,13 @@ class HostReport:
     @property
     def policy_digest(self) -> Optional[str]:
         """The digest of the policy that is loaded there, None for none or unknown."""
-        status = self.status if isinstance(self.status, Mapping) else {}
-        policy = status.get("policy")
-        digest = policy.get("digest") if isinstance(policy, Mapping) else None
+        digest = status_part(self.status, "policy").get("digest")
         return digest if isinstance(digest, str) else None
 
     @property
     def drop_ins(self) -> Optional[dict[str, str]]:
         """The drop-ins of its policy; None if it reported none in a valid form."""
-        policy = self.status.get("policy") if isinstance(self.status, Mapping) else None
-        found = policy.get("drop_ins") if isinstance(policy, Mapping) else None
+        found = status_part(self.status, "policy").get("drop_ins")
         if not isinstance(found, dict):
             return None
         valid = all(is_drop_in(n) and isinstance(t, str) for n, t in found.items())

@@ -32,7 +32,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     wait_in,
     wait_out,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import (
     NOT_PREPARED,
     SENTINEL,
     WITHOUT_HARDWARE,

@@ -30,8 +30,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 )
 from ovirt_rdma.engine_sdk_tools.conversion.next_step import Kind, RunStep
 from ovirt_rdma.engine_sdk_tools.conversion.run import wait_until_in, wait_until_out
-from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import Prepared
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts, Prepared
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport, digest_without_drop_ins
 from ovirt_rdma.engine_sdk_tools.job import DataCenterLock
 from ovirt_rdma.engine_sdk_tools.model import (

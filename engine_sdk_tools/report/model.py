@@ -542,7 +542,7 @@ def _row(
         else tuple(picked(PlanStep, step) for step in checked.steps[:_MOST]),
         fallen=tuple(_fallen(found.values()))[:_MOST],
     )
-    used = tuple(_word(found[d]) if d in found else None for d in domains)
+    used = tuple(found[d].word if d in found else None for d in domains)
     return Row(part, checked, cells, used)
 
 
@@ -605,15 +605,6 @@ def report_of(
     )
 
 
-def _word(used: InUse) -> str:
-    """Return what a host uses for a domain, as docs/report.md lists it."""
-    if used.transport is not None:
-        return used.transport
-    if used.mounted is None:
-        return "unknown"
-    return "unproven" if used.mounted else "not mounted"
-
-
 def _attached(facts: Facts) -> dict[str, Attached]:
     """Return the network and subnets on each netdev, by its name."""
     networks: dict[Optional[str], str] = {}
@@ -667,7 +658,7 @@ def _paths(
     for domain, used in found.items():
         export = nfs_export(domain.connection)
         server = export.server if export else ""
-        servers.setdefault(server, Counter())[_word(used)] += 1
+        servers.setdefault(server, Counter())[used.word] += 1
         if export and server not in netdevs:
             route = route_to(facts, server_addresses(facts, export))
             netdevs[server] = route.netdev if route else None

@@ -163,7 +163,7 @@ def test_what_the_engine_refuses_at_its_first_request(session, double, export):
     """Each was tried on an ovirt-engine 4.5.7."""
     plan = planned(session, request=replace(REQUEST, export=export))
 
-    with pytest.raises(Problem, match="^making the storage connection to .* failed: "):
+    with pytest.raises(Problem, match=r"^making the storage connection to .* failed: "):
         create_domain(session, None, plan, Listener())
 
     assert left(double) == ([], [])
