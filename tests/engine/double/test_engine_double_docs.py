@@ -22,7 +22,6 @@ from engine_double.behaviours import BEHAVIOURS, ROOTS, Behaviour
 pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
 
 TESTS = Path(__file__).parents[2]
-DOUBLE = TESTS / "engine_double"
 PAGE = TESTS.parent / "docs" / "engine-double.md"
 MARK = (
     "<!-- From here on made from tests/engine_double/: see "

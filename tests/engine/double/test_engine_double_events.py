@@ -35,14 +35,6 @@ def add(engine: Engine, *words: Any, **more: Any) -> types.Event:
     return found
 
 
-def test_an_event_is_about_something(engine: Engine) -> None:
-    shown = add(engine, host=types.Host(id=engine.world.host("host01").id))
-    assert (shown.code, shown.host.name) == (9802, "host01")
-    later = add(engine, 8, description="x" * 10_001)
-    assert int(later.id) > int(shown.id)
-    assert (len(later.description), later.description[-3:]) == (10_000, "...")
-
-
 @pytest.mark.engine_does("EVENT-06")
 def test_the_newest_event_comes_first(engine: Engine) -> None:
     first, second = add(engine, 1), add(engine, 2)
@@ -95,18 +87,3 @@ def test_a_flood_rate_of_zero_drops_what_comes_too_soon(engine: Engine) -> None:
     assert len(engine.world.log.events) == 1
     engine.world.seconds += 1
     add(engine, 2, flood_rate=0)
-
-
-@pytest.mark.parametrize("words", [{}, {"flood_rate": 30}, {"flood_rate": 1}])
-def test_events_without_it_are_all_taken(engine: Engine, words: dict[str, int]) -> None:
-    for number in range(3):
-        add(engine, number, **words)
-    assert len(engine.world.log.events) == 3
-
-
-def test_other_severities_and_objects_are_other_events(engine: Engine) -> None:
-    add(engine, 1, flood_rate=0)
-    add(engine, 2, flood_rate=0, severity=types.LogSeverity.NORMAL)
-    about = types.Host(id=engine.world.host("host01").id)
-    add(engine, 3, flood_rate=0, host=about)
-    assert len(engine.world.log.events) == 3

@@ -48,27 +48,6 @@ def statuses(job: Any) -> set[str]:
 # -- ending jobs and steps
 
 
-def test_a_job_with_steps_ends(engine: Engine) -> None:
-    job = begin(engine)
-    shown = job.get()
-    assert (shown.external, shown.status, shown.end_time) == (
-        True,
-        Status.STARTED,
-        None,
-    )
-    first, _ = step_of(job, "host01"), step_of(job, "host02")
-    first.end()
-    engine.world.seconds += 60
-    job.end(succeeded=False)
-    ended = [step.status.value for step in job.steps_service().list()]
-    assert ended == ["finished", "failed"]
-    shown = job.get()
-    assert (shown.status, (shown.end_time - shown.start_time).seconds) == (
-        Status.FAILED,
-        60,
-    )
-
-
 @pytest.mark.engine_does("JOB-01")
 def test_a_failed_step_fails_the_whole_job(engine: Engine) -> None:
     job = begin(engine)
@@ -87,13 +66,6 @@ def test_a_job_that_has_ended_cannot_be_ended_otherwise(
     jobs.jobs_of(engine.world)[id_of(job)].status = status
     job.end(succeeded=status == "failed")
     assert job.get().status.value == status
-
-
-def test_a_job_that_has_ended_takes_steps(engine: Engine) -> None:
-    job = begin(engine)
-    job.end()
-    step_of(job)
-    assert (job.get().status, statuses(job)) == (Status.FINISHED, {"started"})
 
 
 @pytest.mark.engine_does("JOB-06")

@@ -54,16 +54,6 @@ def test_managed_options_are_refused(engine: Engine, options: str, named: str) -
     assert engine.world.connection_of("data1").mount_options is None
 
 
-@pytest.mark.parametrize(
-    "options",
-    ["rdma", "proto=rdma,port=20049", "nconnect=4,hard", "vers=4=2", "typo", ""],
-)
-def test_everything_else_passes(engine: Engine, options: str) -> None:
-    shown = engine.row("data1").update(row(mount_options=options), force=True)
-    assert (shown.mount_options or "") == options
-    assert engine.world.connection_of("data1").mount_options == options
-
-
 @pytest.mark.engine_does("CONN-04")
 def test_five_hundred_characters_are_the_most(engine: Engine) -> None:
     engine.row("data1").update(row(mount_options="x" * 500), force=True)
@@ -284,16 +274,6 @@ def test_a_name_is_used_once(engine: Engine) -> None:
     assert engine.world.log.codes() == []
 
 
-def test_the_first_domain_of_a_data_center_is_its_master(make: Any) -> None:
-    engine = make(domains=())
-    engine.world.data_center("dc1").status = "uninitialized"
-    made = engine.domains.add(engine.new())
-    engine.centre().add(types.StorageDomain(id=made.id))
-    engine.world.settle()
-    assert engine.attached("new").get().master
-    assert engine.world.data_center("dc1").status == "up"
-
-
 @pytest.mark.engine_does("DOMAIN-31", "DOMAIN-32", "DOMAIN-35")
 def test_detach_and_remove(engine: Engine) -> None:
     named = engine.world.domain("data2").id
@@ -336,73 +316,10 @@ def test_a_removal_mounts_to_format_and_else_leaves_the_mounts(engine: Engine) -
 # -- activating and deactivating
 
 
-def test_stages_can_take_more_reads(make: Any) -> None:
-    engine = make(reads_per_stage=2)
-    engine.attached("data2").deactivate()
-    seen = [engine.attached("data2").get().status for _ in range(4)]
-    assert seen == [Status.LOCKED] * 2 + [Status.PREPARING_FOR_MAINTENANCE] * 2
-
-
 @pytest.mark.engine_does("DOMAIN-40")
 def test_no_status_outside_of_the_data_center(engine: Engine) -> None:
     assert {d.status for d in engine.domains.list()} == {None}
     assert {d.status for d in engine.centre().list()} == {Status.ACTIVE}
-
-
-def test_the_last_master_leaves_a_stale_mount_on_the_spm_host(make: Any) -> None:
-    engine = make(domains=("data1",))
-    engine.attached("data1").deactivate()
-    engine.world.settle()
-    assert engine.mounted("data1") == {"host01": "tcp"}
-    centre = engine.world.data_center("dc1")
-    assert centre.status == "maintenance"
-    engine.row("data1").update(row(mount_options="proto=rdma"))
-    engine.attached("data1").activate()
-    assert engine.attached("data1").get().status == Status.ACTIVE
-    assert engine.mounted("data1") == {
-        "host01": "tcp",
-        "host02": "rdma",
-        "host03": "rdma",
-    }
-    assert centre.status == "up"
-
-
-# -- hosts and what they mount
-
-
-def test_the_hosted_engines_domain_stays_mounted(make: Any) -> None:
-    engine = make(hosted_engine=True)
-    engine.host("host02").deactivate()
-    engine.world.settle()
-    kept = ["nfs1.example.com:/exports/hosted_storage"]
-    assert list(engine.world.host("host02").mounts) == kept
-    assert engine.world.log.codes() == [620]
-
-
-@pytest.mark.parametrize("kind", ["iso", "export"])
-def test_a_failed_mount_of_iso_and_export_domains_is_ignored(
-    make: Any, kind: str
-) -> None:
-    engine = make(**{kind: True})
-    engine.row(kind).update(row(mount_options="proto=rdma"), force=True)
-    host = engine.world.host("host02")
-    host.rdma_ready = False
-    host.reboot()
-    engine.world.settle()
-    assert host.status == "up"
-    assert "host02" not in engine.mounted(kind)
-
-
-# -- virtual machines in the way
-
-
-def test_virtual_machines_by_domain_and_host(engine: Engine) -> None:
-    host, found = engine.world.host("host02"), engine.world.domain("data2")
-    host.vms, found.running_vms = ["vm1", "vm2"], ["vm2"]
-    vms = engine.system.vms_service().list(search="status!=down")
-    assert {vm.name: vm.host.id for vm in vms} == {"vm1": host.id, "vm2": host.id}
-    of_domain = engine.domains.storage_domain_service(found.id).vms_service().list()
-    assert [vm.name for vm in of_domain] == ["vm2"]
 
 
 # -- installing a host
@@ -424,22 +341,6 @@ def test_reinstall_reboots_and_does_not_activate(engine: Engine) -> None:
     engine.host("host02").install(ssh=PUBLIC_KEY)
     seen = [engine.host("host02").get().status.value for _ in range(4)]
     assert seen[-3:] == ["installing", "reboot", "maintenance"]
-
-
-@pytest.mark.parametrize(
-    ("words", "statuses"),
-    [
-        ({"reboot": False}, ["installing", "installing", "maintenance"]),
-        ({"activate": True}, ["installing", "reboot", "initializing"]),
-    ],
-)
-def test_a_reinstalled_host_goes_on_as_is_said(
-    engine: Engine, words: dict[str, bool], statuses: list[str]
-) -> None:
-    engine.world.host("host02").status = "maintenance"
-    engine.host("host02").install(ssh=PUBLIC_KEY, **words)
-    seen = [engine.host("host02").get().status.value for _ in range(4)]
-    assert seen == ["maintenance", *statuses]
 
 
 def reinstalled(engine: Engine, *tasks: str, **more: Any) -> Any:
