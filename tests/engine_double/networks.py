@@ -22,12 +22,6 @@ from engine_double.world import (
 )
 
 _VALIDATOR = "bll/validator/NetworkValidator.java"
-COMPLETE = behaviour(
-    "NET-01",
-    "A network that is added requires a name and a data center: 400, Incomplete "
-    "parameters.",
-    "restapi/resource/BackendNetworksResource.java:97-116",
-)
 FOR_VMS = behaviour(
     "NET-02",
     "A network is one for virtual machines, unless it comes with usages, be they "
@@ -72,19 +66,11 @@ def get_network(call: Call) -> Any:
     "POST",
     "/networks",
     root="network",
-    fields=("name", "mtu", "usages.usage", "data_center.id", "vlan.id"),
+    fields=("mtu", "usages.usage", "vlan.id"),
+    wants=("name", "data_center.id"),
 )
 def add_network(call: Call) -> Any:
     world, sent = call.world, call.body
-    missing = [] if sent.name else ["name"]
-    if sent.data_center is None:
-        missing.append("dataCenter.name|id")
-    if missing and world.does(COMPLETE):
-        raise Refusal(
-            400,
-            f"Network [{', '.join(missing)}] required for add",
-            reason="Incomplete parameters",
-        )
     data_center = sent.data_center.id
     if data_center not in world.data_centers:
         raise Refusal(400, "Cannot add Network. The Data Center does not exist.")

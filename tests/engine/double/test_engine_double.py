@@ -201,6 +201,7 @@ PUT_ROW = "/storageconnections/{row}"
         ),
         ("PUT", PUT_ROW, "<host/>", "is <host>, not <storage_connection>"),
         ("PUT", PUT_ROW, "", "wants a body"),
+        ("POST", "/jobs", "<job/>", "wants an element description"),
         ("PUT", PUT_ROW, "<storage_conn", "not XML"),
     ],
 )

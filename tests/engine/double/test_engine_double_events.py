@@ -44,20 +44,6 @@ def test_the_newest_event_comes_first(engine: Engine) -> None:
     assert [one.id for one in events.list(max=1)] == [second.id]
 
 
-@pytest.mark.engine_does("EVENT-01")
-@pytest.mark.parametrize("missing", ["origin", "severity", "description"])
-def test_what_an_event_wants(engine: Engine, missing: str) -> None:
-    with refused(400, missing):
-        add(engine, **{missing: None})
-
-
-@pytest.mark.engine_does("EVENT-02")
-@pytest.mark.parametrize("origin", ["oVirt", "OVIRT"])
-def test_the_engines_own_origin(engine: Engine, origin: str) -> None:
-    with refused(400, "Illegal Origin"):
-        add(engine, origin=origin)
-
-
 @pytest.mark.engine_does("EVENT-03")
 def test_an_id_is_used_once(engine: Engine) -> None:
     add(engine)

@@ -142,19 +142,6 @@ def test_a_job_that_is_gone(engine: Engine, what: str) -> None:
         asks[what]()
 
 
-@pytest.mark.engine_does("JOB-10")
-@pytest.mark.parametrize("missing", ["job", "type", "description"])
-def test_what_jobs_and_steps_want(engine: Engine, missing: str) -> None:
-    if missing == "job":
-        with refused(400, "description"):
-            engine.system.jobs_service().add(types.Job())
-        return
-    words: dict[str, Any] = {"type": types.StepEnum.EXECUTING, "description": "x"}
-    del words[missing]
-    with refused(400, missing):
-        begin(engine).steps_service().add(types.Step(**words))
-
-
 @pytest.mark.engine_does("JOB-12")
 def test_the_oldest_job_comes_first(engine: Engine) -> None:
     found = [id_of(begin(engine)) for _ in range(3)]

@@ -117,14 +117,6 @@ def test_a_name_is_used_once(system, world):
     refused(409, "already used", add, types.Network(name="ovirtmgmt", data_center=DC1))
 
 
-@pytest.mark.engine_does("NET-01")
-def test_a_network_wants_a_name_and_a_data_center(system, world):
-    add = system.networks_service().add
-    refused(400, r"\[name, dataCenter.name.id\] required", add, types.Network())
-    nowhere = types.Network(name="a", data_center=types.DataCenter(id="nowhere"))
-    refused(400, "does not exist", add, nowhere)
-
-
 @pytest.mark.engine_does("NET-11", "NET-12")
 def test_attached_to_a_cluster_a_network_is_required_unless_it_is_said(system, world):
     made = system.networks_service().add(types.Network(name="a", data_center=DC1))
