@@ -406,7 +406,8 @@ def versions_of(report: HostReport) -> Optional[Versions]:
 
 
 def _wrong_value(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
-    if cls is PathState and values["state"] not in PATH_STATES:
+    states = {PathState: PATH_STATES, MountHealth: STATES}.get(cls)
+    if states and values["state"] not in states:
         return "state", "is unknown"
     most = _MOST_SHOWN if cls in (Versions, Loaded) else _LONGEST
     long = (k for k, v in values.items() if isinstance(v, str) and len(v) > most)
@@ -439,6 +440,7 @@ def not_reported(report: HostReport) -> Cell:
 
 _MOST_MOUNTS = 3
 _LONGEST = 500
+_ODD_MOUNT = "the host reports its health in a form that is unknown here"
 _NOT_WATCHED = (
     "nobody watches its mounts: its policy has no health_interval, or "
     "ovirt-rdmad.service is not running"
@@ -450,21 +452,16 @@ def health_of(report: HostReport) -> Optional[tuple[MountHealth, ...]]:
     mounts = status_part(report.status, "health").get("mounts")
     if not isinstance(mounts, list):
         return None
-    return tuple(one for one in map(_reported, mounts) if one is not None)
+    return tuple(map(_read_mount, mounts))
 
 
-def _reported(data: Any) -> Optional[MountHealth]:
-    if not isinstance(data, dict) or data.get("state") not in STATES:
-        return None
-    names = ("export", "mountpoint", "cause", "reason", "sentence", "fix")
-    texts = [data.get(name) or "" for name in names]
-    if not all(isinstance(text, str) for text in texts):
-        return None
-    values: dict[str, Any] = {n: text[:_LONGEST] for n, text in zip(names, texts)}
-    certain = data.get("certain") is not False
-    return MountHealth(
-        transport=None, version=None, state=data["state"], certain=certain, **values
-    )
+def _read_mount(data: Any) -> MountHealth:
+    try:
+        return _REPORTED.read(MountHealth, data)
+    except WrongRecord:
+        its = data if isinstance(data, dict) else {}
+        place = [str(its.get(key))[:_LONGEST] for key in ("export", "mountpoint")]
+        return MountHealth(*place, None, None, "unknown", sentence=_ODD_MOUNT)
 
 
 def health_cell(report: HostReport) -> Cell:
