@@ -460,8 +460,12 @@ def _read_mount(data: Any) -> MountHealth:
         return _REPORTED.read(MountHealth, data)
     except WrongRecord:
         its = data if isinstance(data, dict) else {}
-        place = [str(its.get(key))[:_LONGEST] for key in ("export", "mountpoint")]
-        return MountHealth(*place, None, None, "unknown", sentence=_ODD_MOUNT)
+        export, mountpoint = (
+            str(its.get(key))[:_LONGEST] for key in ("export", "mountpoint")
+        )
+        return MountHealth(
+            export, mountpoint, None, None, "unknown", sentence=_ODD_MOUNT
+        )
 
 
 def health_cell(report: HostReport) -> Cell:
