@@ -130,11 +130,6 @@ REQUIRED = behaviour(
     "A network that is added to a cluster is required, unless the request says no.",
     "common/businessentities/network/NetworkCluster.java:27-29",
 )
-ONCE = behaviour(
-    "NET-12",
-    "A network is put into a cluster once: 409.",
-    f"{_CLUSTER}/AttachNetworkToClusterInternalCommand.java:99-105",
-)
 LEFT_ON_HOSTS = behaviour(
     "NET-16",
     "A network that leaves a cluster stays on its hosts, unmanaged.",
@@ -190,8 +185,6 @@ def attach(call: Call) -> Any:
     network = known(world.networks, sent.id)
     if network.data_center != cluster.data_center:
         raise Missing(network.id)
-    if network.id in cluster.networks and world.does(ONCE):
-        raise Refusal(409, "Logical Network is already attached to Cluster.")
     otherwise = world.does(REQUIRED)
     required = otherwise if sent.required is None else sent.required
     row = cluster.networks[network.id] = SimClusterNetwork(network.id, required)

@@ -116,25 +116,6 @@ def test_the_certificate(double: EngineDouble, world: World) -> None:
     assert double.requests == []
 
 
-@pytest.mark.engine_does("REST-36")
-def test_an_action_of_what_is_not_there_is_no_404(
-    system: Any, double: EngineDouble, world: World
-) -> None:
-    host = system.hosts_service().host_service("nope")
-    for act in (host.activate, host.deactivate, host.commit_net_config):
-        with pytest.raises(sdk.Error, match="HTTP response code is 400"):
-            act()
-    centres = system.data_centers_service()
-    centre = centres.data_center_service(world.data_center("dc1").id)
-    domain = centre.storage_domains_service().storage_domain_service("nope")
-    with pytest.raises(sdk.Error, match="HTTP response code is 400"):
-        domain.activate()
-    for remove in (host.setup_networks, domain.remove, domain.get):
-        with pytest.raises(sdk.NotFoundError):
-            remove()
-    assert double.strict_errors == []
-
-
 def sent(double: EngineDouble, method: str, path: str, body: str = "") -> Any:
     """Return an answer as sent, and its XML."""
     headers = {"Authorization": f"Bearer {connect(double).authenticate()}"}

@@ -117,12 +117,11 @@ def test_a_name_is_used_once(system, world):
     refused(409, "already used", add, types.Network(name="ovirtmgmt", data_center=DC1))
 
 
-@pytest.mark.engine_does("NET-11", "NET-12")
+@pytest.mark.engine_does("NET-11")
 def test_attached_to_a_cluster_a_network_is_required_unless_it_is_said(system, world):
     made = system.networks_service().add(types.Network(name="a", data_center=DC1))
     networks = cluster_of(system, world).networks_service()
     assert networks.add(types.Network(id=made.id)).required is True
-    refused(409, "already attached", networks.add, types.Network(id=made.id))
     networks.network_service(made.id).remove()
     assert [one.name for one in networks.list()] == ["ovirtmgmt"]
     again = networks.add(types.Network(id=made.id, required=False))
