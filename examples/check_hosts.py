@@ -10,8 +10,7 @@ from ovirt_rdma.engine_sdk_tools.fleet.check import (
     connections_of,
     row_of,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import Access, AnsibleHosts, default_key
 from ovirt_rdma.engine_sdk_tools.hosts.report import reports_of
 from ovirt_rdma.engine_sdk_tools.model import FAIL
 from ovirt_rdma.engine_sdk_tools.reader import read_engine

@@ -8,15 +8,12 @@ from ovirt_rdma.engine_sdk_tools.api.auth import from_sources
 from ovirt_rdma.engine_sdk_tools.api.request import Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.domains.create import (
+    DomainRequest,
     create_domain,
+    plan_domain_create,
     unverified_sentence,
 )
-from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
-    DomainRequest,
-    plan_domain_create,
-)
-from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import Access, AnsibleHosts, default_key
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 from ovirt_rdma.host.errors import Problem
 

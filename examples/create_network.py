@@ -7,8 +7,7 @@ import sys
 from ovirt_rdma.engine_sdk_tools.api.auth import from_sources
 from ovirt_rdma.engine_sdk_tools.api.request import Listener
 from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import Access, AnsibleHosts, default_key
 from ovirt_rdma.engine_sdk_tools.networks.create import (
     NetworkRequest,
     create_network,

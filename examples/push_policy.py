@@ -8,8 +8,7 @@ from pathlib import Path
 from ovirt_rdma.engine_sdk_tools.api.auth import from_sources
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import plan_policy_push, push_policy
-from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import Access, AnsibleHosts, default_key
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 (file,) = sys.argv[1:]

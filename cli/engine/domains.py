@@ -32,11 +32,11 @@ from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import AllowNone, Context, Parser, add_allow_none
 from ovirt_rdma.engine_sdk_tools.domains.create import (
     DomainMade,
+    DomainPlan,
+    DomainRequest,
     unverified_sentence,
 )
-from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainPlan, DomainRequest
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
-    InUse,
     connection_transport,
     file_domains,
     verifiable,
@@ -54,7 +54,7 @@ from ovirt_rdma.engine_sdk_tools.reader import read_engine
 _NFS_VERSIONS = ("3", "4", "4.0", "4.1", "4.2")
 _TONES = {
     "rdma": "good",
-    "not verified": "doubtful",
+    "unknown": "doubtful",
     "unproven": "doubtful",
     "not mounted": "bad",
 }
@@ -169,7 +169,7 @@ def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
         return
     result = "is active" if made.made else "is already active: nothing to do"
     output.text(f"Domain {plan.name} ({plan.row.export}) {result}.")
-    rows = [[host.host, _transport(host)] for host in made.hosts]
+    rows = [[host.host, host.word] for host in made.hosts]
     output.table(["HOST", "TRANSPORT"], rows, _TONES)
     addresses = {host.name: host.address for host in plan.hosts}
     # Each sentence once: most of fifty hosts have the same.
@@ -184,12 +184,6 @@ def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
         output.text(f"{unknown[0].upper()}{unknown[1:]}.")
     output.fix(next((h.cell.fix for h in made.hosts if h.cell.fix), ""))
     output.next(f"ovirt-rdma domain verify {plan.name}")
-
-
-def _transport(host: InUse) -> str:
-    if host.mounted is None:
-        return "not verified"
-    return host.transport or ("unproven" if host.mounted else "not mounted")
 
 
 _HEADINGS = [

@@ -27,8 +27,12 @@ from ovirt_rdma.cli.parser import Context, Parser, file_name
 from ovirt_rdma.engine_sdk_tools.domains.transport import domains_to_verify
 from ovirt_rdma.engine_sdk_tools.model import hosts_named
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
-from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
-from ovirt_rdma.engine_sdk_tools.report.model import Report, verdict_text
+from ovirt_rdma.engine_sdk_tools.report.model import (
+    Report,
+    report_of,
+    row_of,
+    verdict_text,
+)
 from ovirt_rdma.engine_sdk_tools.report.page import html_of
 from ovirt_rdma.engine_sdk_tools.report.portal import portal_file
 from ovirt_rdma.host import __version__
@@ -155,10 +159,10 @@ class MakeReport(EngineVerb, AccessOptions):
         if access is None:
             notes.append("The hosts were not asked: there was no access to them.")
         rows = [
-            report_hosts.row_of(engine, host, report, wanted, domains)
+            row_of(engine, host, report, wanted, domains)
             for host, report in ask_hosts(hosts, access, output)
         ]
-        return report_hosts.report_of(
+        return report_of(
             engine,
             rows,
             wanted,

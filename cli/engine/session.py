@@ -48,8 +48,7 @@ from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from ovirt_rdma.engine_sdk_tools.domains.transport import no_report
-from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access, default_key
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import Access, AnsibleHosts, default_key
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     NO_ACCESS,
     DumpFolder,

@@ -43,19 +43,20 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
 )
 from ovirt_rdma.engine_sdk_tools.conversion.run import ConversionRun
 from ovirt_rdma.engine_sdk_tools.domains import transport
-from ovirt_rdma.engine_sdk_tools.domains.create import DomainMade, create_domain
-from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
+from ovirt_rdma.engine_sdk_tools.domains.create import (
+    DomainMade,
     DomainRequest,
+    create_domain,
     plan_domain_create,
 )
 from ovirt_rdma.engine_sdk_tools.fleet import check, policy_push, preparation
-from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import block_problem
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import (
     SSH_VARIABLES,
     Access,
+    AnsibleHosts,
     default_key,
 )
+from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import block_problem
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     NO_ACCESS,
     DumpFolder,

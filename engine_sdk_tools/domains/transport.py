@@ -222,6 +222,15 @@ class InUse:
     transport: Optional[str] = None
     review: Optional[MountReview] = None
 
+    @property
+    def word(self) -> str:
+        """What the host uses, as docs/report.md lists it."""
+        if self.transport is not None:
+            return self.transport
+        if self.mounted is None:
+            return "unknown"
+        return "unproven" if self.mounted else "not mounted"
+
 
 def transports_in_use(
     host: Host, report: HostReport, domains: Sequence[Domain]

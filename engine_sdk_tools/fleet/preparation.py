@@ -44,11 +44,11 @@ from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     wait_out,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.run import HostsRun
-from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import (
     NOT_PREPARED,
     SENTINEL,
     WITHOUT_HARDWARE,
+    AnsibleHosts,
     Prepared,
     policy_proven,
     split_fix,

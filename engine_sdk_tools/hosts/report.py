@@ -101,16 +101,13 @@ class HostReport:
     @property
     def policy_digest(self) -> Optional[str]:
         """The digest of the policy that is loaded there, None for none or unknown."""
-        status = self.status if isinstance(self.status, Mapping) else {}
-        policy = status.get("policy")
-        digest = policy.get("digest") if isinstance(policy, Mapping) else None
+        digest = status_part(self.status, "policy").get("digest")
         return digest if isinstance(digest, str) else None
 
     @property
     def drop_ins(self) -> Optional[dict[str, str]]:
         """The drop-ins of its policy; None if it reported none in a valid form."""
-        policy = self.status.get("policy") if isinstance(self.status, Mapping) else None
-        found = policy.get("drop_ins") if isinstance(policy, Mapping) else None
+        found = status_part(self.status, "policy").get("drop_ins")
         if not isinstance(found, dict):
             return None
         valid = all(is_drop_in(n) and isinstance(t, str) for n, t in found.items())
@@ -452,19 +449,10 @@ def not_reported(report: HostReport) -> Cell:
 
 _MOST_MOUNTS = 3
 _LONGEST = 500
+_ODD_MOUNT = "the host reports its health in a form that is unknown here"
 _NOT_WATCHED = (
     "nobody watches its mounts: its policy has no health_interval, or "
     "ovirt-rdmad.service is not running"
-)
-
-
-_ODD_HEALTH = MountHealth(
-    "a mount",
-    "",
-    None,
-    None,
-    "unknown",
-    sentence="the host reports its health in a form that is unknown here",
 )
 
 
@@ -473,7 +461,21 @@ def health_of(report: HostReport) -> Optional[tuple[MountHealth, ...]]:
     mounts = status_part(report.status, "health").get("mounts")
     if not isinstance(mounts, list):
         return None
-    return tuple(_record(MountHealth, one, _ODD_HEALTH) for one in mounts)
+    return tuple(map(_read_mount, mounts))
+
+
+def _read_mount(data: Any) -> MountHealth:
+    its = data if isinstance(data, dict) else {}
+    cut = {k: v[:_LONGEST] if isinstance(v, str) else v for k, v in its.items()}
+    odd = MountHealth(
+        str(cut.get("export")),
+        str(cut.get("mountpoint")),
+        None,
+        None,
+        "unknown",
+        sentence=_ODD_MOUNT,
+    )
+    return _record(MountHealth, cut, odd)
 
 
 def health_cell(report: HostReport) -> Cell:

@@ -82,7 +82,7 @@ PLACEHOLDER = re.compile(
 FORMS = {
     "engine_sdk_tools/hosts/deploy_hook.py:read_settings",
     "engine_sdk_tools/hosts/report.py:DumpFolder._listed",
-    "engine_sdk_tools/hosts/inventory.py:read_inventory",
+    "engine_sdk_tools/hosts/ansible.py:read_inventory",
     "engine_sdk_tools/networks/nics.py:_RANGE_FORM",
     "host/collect/rdma.py:_word",
     "host/export.py:ExportProblem.__init__",

@@ -5,7 +5,7 @@ import pytest
 from engine_double import EngineDouble, behaviours, sample_world
 from support.engine.engine_command_line import Clock, open_session
 
-from ovirt_rdma.engine_sdk_tools.hosts import inventory
+from ovirt_rdma.engine_sdk_tools.hosts import ansible
 
 
 def pytest_generate_tests(metafunc):
@@ -39,7 +39,7 @@ def made_kinder(request, monkeypatch):
 @pytest.fixture(autouse=True)
 def nothing_of_this_machine(monkeypatch, tmp_path):
     """Hide the settings and states of this user, and the key of an engine here."""
-    monkeypatch.setattr(inventory, "ENGINE_KEY", str(tmp_path / "no-key"))
+    monkeypatch.setattr(ansible, "ENGINE_KEY", str(tmp_path / "no-key"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 

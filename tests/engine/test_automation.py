@@ -18,7 +18,7 @@ from support.problems import problem
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.automation import RdmaEngine, connect
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
-from ovirt_rdma.engine_sdk_tools.domains.create_plan import DomainRequest
+from ovirt_rdma.engine_sdk_tools.domains.create import DomainRequest
 from ovirt_rdma.engine_sdk_tools.job import OtherRun
 from ovirt_rdma.engine_sdk_tools.model import ChecksFailed, Refused, problems_of
 from ovirt_rdma.engine_sdk_tools.networks.create import NetworkRequest

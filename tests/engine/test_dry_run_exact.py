@@ -17,7 +17,7 @@ from support.engine.engine_door import DoubleDoor
 
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
-from ovirt_rdma.engine_sdk_tools.domains.create_plan import NEW
+from ovirt_rdma.engine_sdk_tools.domains.create import NEW
 
 pytestmark = pytest.mark.engine
 

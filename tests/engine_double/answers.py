@@ -43,18 +43,6 @@ class Refusal(Exception):
         self.answer = fault(status, *messages, reason=reason)
 
 
-class Unknown(Refusal):
-    """A body or a query parameter names a missing object: 404, but with a fault.
-
-    The object of the address itself is ``Missing``.
-    """
-
-    def __init__(self, what: str):
-        Exception.__init__(self, 404, what)
-        found = types.Fault(reason=_FAILED, detail=f"Entity not found: {what}")
-        self.answer = Answer(404, _document(Writer.write(found)))
-
-
 class Missing(Exception):
     """There is no such object: 404 with an empty body."""
 

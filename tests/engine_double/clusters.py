@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Serve data centers and clusters: their reads, the mark of an upgrade, which keeps
-other programs off a cluster's hosts, and the additional features, which are registered
-by SQL only, one row per cluster level.
+"""Serve data centers and clusters: their reads, and the mark of an upgrade, which keeps
+other programs off a cluster's hosts.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from ovirtsdk4 import types
 
@@ -17,9 +14,8 @@ from engine_double.views import (
     cluster_view,
     data_center_view,
     follow_links,
-    with_href,
 )
-from engine_double.world import World, new_id
+from engine_double.world import World
 
 
 @route("GET", "/datacenters")
@@ -123,66 +119,3 @@ def restart(world: World) -> None:
     """Clear the marks as the engine does when it starts."""
     for cluster in world.clusters.values() if world.does(RESTARTED) else ():
         cluster.upgrade_in_progress = False
-
-
-# -- additional features
-
-BARE = behaviour(
-    "FEATURE-06",
-    "A cluster's enabled feature shows its id and name, and no cluster level.",
-    "mapper/ClusterFeaturesMapper.java:20-28",
-)
-
-
-@dataclass(frozen=True)
-class SimFeature:
-    """A row of cluster_features; ``version`` is the cluster level, as ``4.7``."""
-
-    id: str
-    name: str
-    version: str
-
-
-def register(world: World, name: str, *versions: str) -> list[SimFeature]:
-    """Register a feature for these levels, as the SQL of an admin does."""
-    new = [SimFeature(new_id(f"{name} {v}"), name, v) for v in versions]
-    registered(world).update({one.id: one for one in new})
-    return new
-
-
-def registered(world: World) -> dict[str, SimFeature]:
-    """All features that the engine knows, by their ids."""
-    found: dict[str, SimFeature] = world.more.setdefault("features", {})
-    return found
-
-
-@route("GET", "/clusterlevels/{level}/clusterfeatures")
-def list_features(call: Call) -> Answer:
-    level = call.ids["level"]
-    where = f"/clusterlevels/{level}/clusterfeatures"
-    found = registered(call.world).values()
-    shown = [_shown(one, where) for one in found if one.version == level]
-    return listed("cluster_features", shown)
-
-
-@route("GET", "/clusters/{cluster}/enabledfeatures")
-def list_enabled(call: Call) -> Answer:
-    world = call.world
-    cluster = known(world.clusters, call.ids["cluster"])
-    where = f"/clusters/{cluster.id}/enabledfeatures"
-    every = registered(world)
-    shown = [_shown(every[name], where) for name in sorted(cluster.features)]
-    for view in shown if world.does(BARE) else ():
-        view.cluster_level = None
-    return listed("cluster_features", shown)
-
-
-def _shown(feature: SimFeature, where: str) -> types.ClusterFeature:
-    return with_href(
-        types.ClusterFeature(
-            id=feature.id,
-            name=feature.name,
-            cluster_level=types.ClusterLevel(id=feature.version),
-        ),
-        f"{where}/{feature.id}",
-    )

@@ -49,17 +49,6 @@ KNOWN_EXPORT = behaviour(
     f"{_ROW}/AddStorageServerConnectionCommand.java:85-93",
     f"{_ROW}/UpdateStorageServerConnectionCommand.java:103-110",
 )
-COMPLETE = behaviour(
-    "CONN-08",
-    "An NFS row that is added wants type, address and path: 400, Incomplete "
-    "parameters.",
-    "restapi/resource/BackendStorageServerConnectionsResource.java:50-76",
-)
-ONE_DOMAIN = behaviour(
-    "CONN-10",
-    "A row that several domains use cannot be changed: 409, even with force.",
-    f"{_UPDATE}:112-117",
-)
 EDITABLE = behaviour(
     "CONN-11",
     "A row is changed while its domain is in maintenance or unattached, else only with "
@@ -184,13 +173,6 @@ def list_connections(call: Call) -> Answer:
 )
 def add_connection(call: Call) -> Answer:
     world, body = call.world, call.body
-    missing = [n for n in ("type", "address", "path") if not getattr(body, n)]
-    if missing and world.does(COMPLETE):
-        raise Refusal(
-            400,
-            f"StorageConnection [{', '.join(missing)}] required for add",
-            reason="Incomplete parameters",
-        )
     if body.type not in (None, types.StorageType.NFS):
         raise Mistake(f"the double adds rows of NFS only, not of {body.type}")
     row = SimConnection(
@@ -222,9 +204,6 @@ def update_connection(call: Call) -> types.StorageConnection:
     check(world, new)
     check_new_export(world, new)
     using = world.domains_using(row.id)
-    if len(using) > 1 and world.does(ONE_DOMAIN):
-        names = ",".join(d.name for d in using)
-        raise Refusal(409, f"Several storage domains use this connection: {names}.")
     editable = ("maintenance", "unattached")
     may = call.flag("force") or not world.does(EDITABLE)
     if using and using[0].status not in editable and not may:

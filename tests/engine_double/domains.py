@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 from ovirtsdk4 import types
 
-from engine_double.answers import Answer, Missing, Refusal, Unknown, created, listed
+from engine_double.answers import Answer, Missing, Refusal, created, listed
 from engine_double.behaviours import behaviour
 from engine_double.mounts import connect, disconnect, report_failure
 from engine_double.routing import Call, known, matching, route
@@ -19,18 +19,6 @@ from engine_double.views import domain_view, follow_links, reference, with_href
 from engine_double.world import SimConnection, SimDomain, SimHost, World, new_id
 
 _DOMAIN = "bll/storage/domain"
-NO_SUCH_HOST = behaviour(
-    "REST-21",
-    "A host that a body or a query word names and that there is not: 404 with a fault, "
-    "unlike the object of the address.",
-    "restapi/resource/AbstractBackendResource.java:408-416",
-    "restapi/resource/BaseBackendResource.java:234-241",
-)
-
-
-def _no_such_host(world: World, named: str) -> Exception:
-    """Return the answer to a request that names a missing host."""
-    return Unknown(named) if world.does(NO_SUCH_HOST) else Missing(named)
 
 
 @route("GET", "/storagedomains")
@@ -52,13 +40,6 @@ def get_domain(call: Call) -> types.StorageDomain:
 # -- adding
 
 _REST = "restapi/resource/BackendStorageDomainsResource.java"
-COMPLETE = behaviour(
-    "DOMAIN-21",
-    "A domain that is added wants a name, host, type and storage: 400, Incomplete "
-    "parameters.",
-    f"{_REST}:272-306",
-    f"{_REST}:111-114",
-)
 ROW_IN_USE = behaviour(
     "DOMAIN-22",
     "A row that has a domain accepts no second one: 409.",
@@ -83,11 +64,6 @@ NAME_IN_USE = behaviour(
     "DOMAIN-23",
     "The name of a domain is used once: 409.",
     f"{_DOMAIN}/AddStorageDomainCommand.java:219-221",
-)
-NO_SUCH_ROW = behaviour(
-    "DOMAIN-36",
-    "An add with a row that there is not: 500, not 404.",
-    f"{_REST}:496-509",
 )
 ANY_HOST = behaviour(
     "DOMAIN-24",
@@ -140,22 +116,13 @@ _NAME = re.compile(r"[0-9a-zA-Z_-]+\Z")
     "POST",
     "/storagedomains",
     root="storage_domain",
-    fields=("id", "name", "type", "host.id", "storage.id", "storage.type"),
+    fields=("id", "storage.type"),
+    wants=("name", "type", "host.id", "storage.id"),
 )
 def add_domain(call: Call) -> Answer:
     world, body = call.world, call.body
-    words = ("name", "host", "type", "storage")
-    missing = [name for name in words if not getattr(body, name)]
-    if missing and world.does(COMPLETE):
-        raise Refusal(
-            400,
-            f"StorageDomain [{', '.join(missing)}] required for add",
-            reason="Incomplete parameters",
-        )
-    host = world.hosts.get(body.host.id)
-    if host is None:
-        raise _no_such_host(world, body.host.id)
-    row = _row(world, body.storage.id)
+    host = known(world.hosts, body.host.id)
+    row = known(world.connections, body.storage.id)
     if not world.does(ANY_HOST) and host.status != "up":
         raise Refusal(409, f"Cannot add Storage. Host {host.name} must be Up.")
     if not host.reachable:
@@ -173,15 +140,6 @@ def add_domain(call: Call) -> Answer:
     if world.does(UNKNOWN_YET):
         view.status = types.StorageDomainStatus.UNKNOWN
     return created(view)
-
-
-def _row(world: World, name: str) -> SimConnection:
-    row = world.connections.get(name)
-    if row is not None:
-        return row
-    if not world.does(NO_SUCH_ROW):
-        raise Missing(name)
-    raise Refusal(500, f"Can't find storage server connection for id '{name}'.")
 
 
 def _check_add(call: Call, row: SimConnection, host: SimHost) -> Optional[str]:
@@ -347,7 +305,7 @@ def _removing_host(
         if named is None:
             raise Refusal(400, reason="host parameter is missing")
         if host is None:
-            raise _no_such_host(world, named)
+            raise Missing(named)
         if host.status != "up":
             raise Refusal(409, f"Cannot remove Storage. Host {host.name} is not up.")
     if found.data_center and world.does(ATTACHED):

@@ -73,24 +73,6 @@ REMOVED = behaviour(
     "What is removed is answered with an action whose status is complete.",
     "restapi/resource/BackendResource.java:178-194",
 )
-NOT_THERE = behaviour(
-    "REST-36",
-    "Actions of hosts and domains that there are not: 400 with a fault, and 500 for "
-    "the deactivation of a domain; 404 is for reading, changing and removing, and for "
-    "setting up networks.",
-    f"{_ACTIONABLE}:77-96",
-    "bll/MaintenanceNumberOfVdssCommand.java:276-281",
-    "bll/ActivateVdsCommand.java:127-130",
-)
-_DOMAIN = "/datacenters/{dc}/storagedomains/{domain}"
-# The answer of each of these; the others answer 404.
-_OF_NOTHING: dict[str, tuple[int, tuple[str, ...]]] = {
-    "/hosts/{host}/activate": (400, ("Cannot activate Host. Invalid Host Id.",)),
-    "/hosts/{host}/deactivate": (400, ("Cannot maintenance Host. Invalid Host Id.",)),
-    "/hosts/{host}/commitnetconfig": (400, ("Host not found.",)),
-    f"{_DOMAIN}/activate": (400, ("The Storage Domain does not exist.",)),
-    f"{_DOMAIN}/deactivate": (500, ("NullPointerException",)),
-}
 # Actions of performAction, which returns no action element.
 _BARE = ("setupnetworks",)
 _NOT_IN_CORRELATION = re.compile("[^0-9A-Za-z_-]")
@@ -294,7 +276,7 @@ class EngineDouble:
             )
             if seen.changes:
                 auth.check_permitted(self.world, headers)
-            result = _handled(self.world, call, found)
+            result = found.handler(call)
         except Missing as missing:
             if self.world.does(NO_BODY):
                 return Answer(404, b"")
@@ -330,13 +312,3 @@ def _correlation_id(world: World, query: Mapping[str, str]) -> str:
     if world.does(CLEANED):
         named = _NOT_IN_CORRELATION.sub("", named)[:36]
     return named or new_id()
-
-
-def _handled(world: World, call: routing.Call, found: routing.Route) -> Any:
-    try:
-        return found.handler(call)
-    except Missing as missing:
-        said = _OF_NOTHING.get(found.path) if found.root == "action" else None
-        if said is None or not world.does(NOT_THERE):
-            raise
-        raise Refusal(said[0], *said[1]) from missing

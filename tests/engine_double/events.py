@@ -15,19 +15,9 @@ from engine_double.answers import Refusal, created, listed
 from engine_double.behaviours import behaviour
 from engine_double.routing import Call, matching, route
 from engine_double.views import with_href
-from engine_double.world import ENGINE, SimEvent, World
+from engine_double.world import SimEvent, World
 
 _ADD = "bll/AddExternalEventCommand.java"
-ALL_WORDS = behaviour(
-    "EVENT-01",
-    "An event of a client requires origin, severity, custom_id and description.",
-    "restapi/resource/BackendEventsResource.java:62-69",
-)
-OWN_ORIGIN = behaviour(
-    "EVENT-02",
-    "An event of a client cannot have the engine's own origin, in any case of letters.",
-    f"{_ADD}:42-46",
-)
 ONCE = behaviour(
     "EVENT-03",
     "An event with the same origin and custom_id as another is refused.",
@@ -83,24 +73,12 @@ def list_events(call: Call) -> Any:
     "POST",
     "/events",
     root="event",
-    fields=(
-        "origin",
-        "severity",
-        "custom_id",
-        "description",
-        "correlation_id",
-        "flood_rate",
-        "host.id",
-    ),
+    fields=("correlation_id", "flood_rate", "host.id"),
+    wants=("origin", "severity", "custom_id", "description"),
 )
 def add_event(call: Call) -> Any:
     world, sent = call.world, call.body
-    for name in ("origin", "severity", "custom_id", "description"):
-        if getattr(sent, name) is None and world.does(ALL_WORDS):
-            raise Refusal(400, f"Event [{name}] required for add", reason="Incomplete")
-    origin, custom_id = sent.origin or "", sent.custom_id or 0
-    if origin.lower() == ENGINE.lower() and world.does(OWN_ORIGIN):
-        raise Refusal(400, "Illegal Origin for External Event : oVirt")
+    origin, custom_id = sent.origin, sent.custom_id
     known_already = {(one.origin, one.custom_id) for one in world.log.events}
     if (origin, custom_id) in known_already and world.does(ONCE):
         raise Refusal(
@@ -111,14 +89,14 @@ def add_event(call: Call) -> Any:
     host = sent.host.id if sent.host else None
     if host is not None and host not in world.hosts:
         raise Refusal(400, f"There is no {host}.")
-    severity = sent.severity.value if sent.severity else "normal"
+    severity = sent.severity.value
     if _drops(world, severity, sent, host):
         raise Refusal(400)
     of_body = world.does(ID_IN_BODY)
     event = world.log.record(
         _CODES[severity],
         severity,
-        _short(sent.description or ""),
+        _short(sent.description),
         correlation_id=sent.correlation_id if of_body else call.correlation_id,
         origin=origin,
         custom_id=custom_id,

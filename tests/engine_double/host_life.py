@@ -12,7 +12,6 @@ from typing import Any, Optional, Union
 
 from engine_double.behaviours import behaviour
 from engine_double.mounts import connect_domains, disconnect_all
-from engine_double.required_networks import lacks
 from engine_double.world import After, SimDomain, SimHost, Stage, World
 
 UP_FIRST = behaviour(
@@ -90,8 +89,6 @@ def _coming_up(
             world.transitions.stop(host.id)
             return
         host.status = "initializing"
-        if not complies(world, host, correlation_id):
-            world.transitions.stop(host.id)
 
     def up() -> None:
         host.status = "up"
@@ -104,15 +101,6 @@ def _coming_up(
         connect_storage(world, host)
 
     return [initialize, up, After(max(1, world.connecting_reads), connect)]
-
-
-def complies(world: World, host: SimHost, correlation_id: Optional[str]) -> bool:
-    """Check the networks of its cluster; False: the host is non_operational now."""
-    if lacks(world, host, correlation_id):
-        host.status = "non_operational"
-        lose_spm(world, host)
-        return False
-    return True
 
 
 def connect_storage(world: World, host: SimHost) -> None:

@@ -36,14 +36,6 @@ BOTH_VERSIONS = behaviour(
     "bll/network/host/IpConfigurationCompleter.java:14-34",
     "mapper/NetworkAttachmentMapper.java:191-209",
 )
-DEFAULT_ROUTE = behaviour(
-    "NET-59",
-    "The network for the cluster's default route is compared by its name servers too: "
-    "dns_configuration.",
-    f"{_SYNC}:92-98",
-    f"{_SYNC}:207-216",
-)
-
 VLAN_NICS = behaviour(
     "NET-61",
     "A network with a VLAN is on a nic of its own, NIC.TAG, which names its base "
@@ -117,11 +109,6 @@ def compared(world: World, host: SimHost, one: SimAttachment) -> list[Row]:
             rows += _rows("ipv6", nic, method, address, netmask)
         else:
             rows += _rows("ipv4", nic, method, address, netmask)
-    used = world.clusters[host.cluster].networks.get(one.network)
-    default = used is not None and "default_route" in used.usages
-    if default and world.does(DEFAULT_ROUTE):
-        rows.append(("dns_configuration", None, None))
-    rows.append(("default_route", *_both(default, default)))
     return rows
 
 

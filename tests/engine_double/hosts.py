@@ -119,34 +119,7 @@ def _hook(host: SimHost, one: SimHook) -> types.Hook:
 
 # -- installation
 
-_VALIDATOR = "bll/validator/UpdateHostValidator.java"
-_REST = "restapi/resource/BackendHostResource.java"
 _INSTALL = "bll/hostdeploy/InstallVdsInternalCommand.java"
-STATUS = behaviour(
-    "HOST-23",
-    "A host is reinstalled only while it is Maintenance, NonOperational, "
-    "InstallFailed or InstallingOS: 409.",
-    f"{_VALIDATOR}:79-86",
-)
-PASSWORD = behaviour(
-    "HOST-24",
-    "An installation requires root's password, unless it says that it goes by the "
-    "engine's key: 400.",
-    f"{_VALIDATOR}:88-94",
-    "common/action/VdsOperationActionParameters.java:79",
-)
-STAYS = behaviour(
-    "HOST-25",
-    "An installed host stays in maintenance, unless activate is sent.",
-    f"{_REST}:157-161",
-    f"{_INSTALL}:218-222",
-)
-REBOOTED = behaviour(
-    "HOST-26",
-    "An installed host is restarted, unless reboot is sent as false.",
-    f"{_REST}:162-165",
-    f"{_INSTALL}:203-208",
-)
 FAILED = behaviour(
     "HOST-27",
     "An installation whose playbook fails leaves the host InstallFailed, with event "
@@ -208,6 +181,7 @@ SILENT = behaviour(
 
 _CODES = {"NORMAL": 559, "WARNING": 554, "ERROR": 553, "ALERT": 557}
 _TASK = re.compile(r"(?P<title>.*) \[(?P<severity>[A-Z]+)\] (?P<message>.*)")
+_BY_KEY = types.SshAuthenticationMethod.PUBLICKEY
 _INSTALLABLE = ("maintenance", "non_operational", "install_failed", "installing_os")
 
 
@@ -215,25 +189,16 @@ _INSTALLABLE = ("maintenance", "non_operational", "install_failed", "installing_
     "POST",
     "/hosts/{host}/install",
     root="action",
-    fields=(
-        "activate",
-        "reboot",
-        "ssh.authentication_method",
-        "host.override_iptables",
-    ),
+    fields=("host.override_iptables",),
+    wants=("activate", "reboot", "ssh.authentication_method"),
 )
 def install(call: Call) -> Answer:
     host = known(call.world.hosts, call.ids["host"])
     body = call.body
     world = call.world
-    if host.status not in _INSTALLABLE and world.does(STATUS):
-        raise Refusal(409, f"Cannot install Host {host.name} in the status it has.")
-    way = body.ssh.authentication_method.value if body.ssh else "password"
-    if way == "password" and world.does(PASSWORD):
-        raise Refusal(400, "Cannot install Host with empty password.")
-    activate = not world.does(STAYS) if body.activate is None else body.activate
-    reboot = world.does(REBOOTED) if body.reboot is None else body.reboot
-    _begin(world, host, activate, reboot, call.correlation_id)
+    assert host.status in _INSTALLABLE  # else, and by a password: 409 and 400
+    assert body.ssh.authentication_method is _BY_KEY
+    _begin(world, host, body.activate, body.reboot, call.correlation_id)
     return done()
 
 

@@ -164,12 +164,6 @@ GONE = behaviour(
     "bll/EndExternalStepCommand.java:40-62",
     "bll/AddStepCommand.java:33-50",
 )
-DESCRIBED = behaviour(
-    "JOB-10",
-    "A job requires a description; a step requires one, and a type.",
-    "restapi/resource/BackendJobsResource.java:37-42",
-    "restapi/resource/BackendStepsResource.java:38-46",
-)
 OLDEST_FIRST = behaviour(
     "JOB-12",
     "Lists of jobs begin with the oldest.",
@@ -193,13 +187,11 @@ def get_job(call: Call) -> Any:
     return _shown(known(jobs_of(call.world), call.ids["job"]))
 
 
-@route("POST", "/jobs", root="job", fields=("description", "auto_cleared"))
+@route("POST", "/jobs", root="job", fields=("auto_cleared",), wants=("description",))
 def add_job(call: Call) -> Any:
-    if not call.body.description and call.world.does(DESCRIBED):
-        raise Refusal(400, "Job [description] required for add", reason="Incomplete")
     job = add(
         call.world,
-        call.body.description or "",
+        call.body.description,
         auto_cleared=call.body.auto_cleared is True,
         correlation_id=call.correlation_id,
     )
@@ -225,13 +217,10 @@ def list_steps(call: Call) -> Any:
     return listed("steps", [_shown_step(job, one) for one in job.steps.values()])
 
 
-@route("POST", "/jobs/{job}/steps", root="step", fields=("type", "description"))
+@route("POST", "/jobs/{job}/steps", root="step", wants=("type", "description"))
 def add_step(call: Call) -> Any:
     sent, world = call.body, call.world
-    for name in ("type", "description"):
-        if getattr(sent, name) is None and world.does(DESCRIBED):
-            raise Refusal(400, f"Step [{name}] required for add", reason="Incomplete")
-    kind = sent.type.value if sent.type else "executing"
+    kind = sent.type.value
     if kind not in ("validating", "executing", "finalizing"):
         raise Refusal(400, f"An external step cannot be {kind}.")
     job = jobs_of(world).get(call.ids["job"])
@@ -239,7 +228,7 @@ def add_step(call: Call) -> Any:
         if world.does(GONE):
             raise Refusal(400, "Step should be a child of the Job or other Step.")
         return created(types.Step(id=call.ids["job"]))
-    step = begin_step(world, job, kind, sent.description or "")
+    step = begin_step(world, job, kind, sent.description)
     return created(_shown_step(job, step))
 
 

@@ -12,7 +12,6 @@ from typing import Any, Optional
 from engine_double.answers import Refusal
 from engine_double.behaviours import behaviour
 from engine_double.host_life import connect_storage, disconnect_storage, lose_spm
-from engine_double.required_networks import host_goes
 from engine_double.world import After, SimHost, World
 
 BEFORE_DISCONNECT = behaviour(
@@ -106,7 +105,6 @@ def begin_maintenance(
         lose_spm(world, host)
         _record_done(world, host, reason, about)
         host.status = "maintenance"
-        host_goes(world, host)
         return
     if host.spm and world.does(SPM_FIRST) and not _stops_spm(world, host):
         return
@@ -115,7 +113,6 @@ def begin_maintenance(
     refused = _send_away(world, host, by_user=True)
     if refused is None:
         _record_done(world, host, reason, about)
-        host_goes(world, host)
     else:
         text = f"Host {host.name} cannot be switched to maintenance: not all goes away."
         world.log.record(602, "warning", text, **about)

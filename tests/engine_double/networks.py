@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Serve the logical networks of data centers, and of clusters with their roles."""
+"""Serve the logical networks of data centers and of clusters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from ovirtsdk4 import types
 
 from engine_double.answers import Missing, Refusal, created, listed
 from engine_double.behaviours import behaviour
-from engine_double.required_networks import set_operational
 from engine_double.routing import Call, known, route
 from engine_double.views import followed, with_href
 from engine_double.world import (
@@ -23,12 +22,6 @@ from engine_double.world import (
 )
 
 _VALIDATOR = "bll/validator/NetworkValidator.java"
-COMPLETE = behaviour(
-    "NET-01",
-    "A network that is added requires a name and a data center: 400, Incomplete "
-    "parameters.",
-    "restapi/resource/BackendNetworksResource.java:97-116",
-)
 FOR_VMS = behaviour(
     "NET-02",
     "A network is one for virtual machines, unless it comes with usages, be they "
@@ -41,16 +34,6 @@ NAME_IN_USE = behaviour(
     "A name is used once in a data center: 409.",
     f"{_VALIDATOR}:106-115",
 )
-NO_BOND = behaviour(
-    "NET-04", "A network's name cannot begin with 'bond': 400.", f"{_VALIDATOR}:81-84"
-)
-MTU = behaviour(
-    "NET-05",
-    "An MTU is 0 or at least 68, without a maximum: 400.",
-    "common/validation/MTUValidator.java:15-17",
-)
-
-_LEAST_MTU = 68
 
 
 def _network_view(network: SimNetwork) -> types.Network:
@@ -74,13 +57,6 @@ def list_networks(call: Call) -> Any:
     return listed("networks", [_network_view(one) for one in every])
 
 
-@route("GET", "/datacenters/{dc}/networks")
-def list_networks_of_data_center(call: Call) -> Any:
-    world, found = call.world, known(call.world.data_centers, call.ids["dc"])
-    inside = [n for n in world.networks.values() if n.data_center == found.id]
-    return listed("networks", [_network_view(one) for one in inside])
-
-
 @route("GET", "/networks/{network}")
 def get_network(call: Call) -> Any:
     return _network_view(known(call.world.networks, call.ids["network"]))
@@ -90,26 +66,18 @@ def get_network(call: Call) -> Any:
     "POST",
     "/networks",
     root="network",
-    fields=("name", "mtu", "usages.usage", "data_center.id", "vlan.id"),
+    fields=("mtu", "usages.usage", "vlan.id"),
+    wants=("name", "data_center.id"),
 )
 def add_network(call: Call) -> Any:
     world, sent = call.world, call.body
-    missing = [] if sent.name else ["name"]
-    if sent.data_center is None:
-        missing.append("dataCenter.name|id")
-    if missing and world.does(COMPLETE):
-        raise Refusal(
-            400,
-            f"Network [{', '.join(missing)}] required for add",
-            reason="Incomplete parameters",
-        )
     data_center = sent.data_center.id
     if data_center not in world.data_centers:
         raise Refusal(400, "Cannot add Network. The Data Center does not exist.")
     vlan = sent.vlan.id if sent.vlan else None
     # Network.java:56-57; outside, it is 400.
     assert vlan is None or 0 <= vlan <= 4094
-    _check_network(world, sent.name, sent.mtu or 0, data_center)
+    _check_name(world, sent.name, data_center)
     network = SimNetwork(new_id(), sent.name, data_center, mtu=sent.mtu or 0, vlan=vlan)
     network.vm = world.does(FOR_VMS)
     if sent.usages is not None:
@@ -119,40 +87,22 @@ def add_network(call: Call) -> Any:
     return created(_network_view(network))
 
 
-@route("PUT", "/networks/{network}", root="network", fields=("comment",))
-def update_network(call: Call) -> Any:
-    network = known(call.world.networks, call.ids["network"])
-    _say(call, 1114, f"Finished Network {network.name} update", network.data_center)
-    return _network_view(network)
-
-
 @route("DELETE", "/networks/{network}")
 def remove_network(call: Call) -> Any:
     world = call.world
     network = known(world.networks, call.ids["network"])
-    inside = [c for c in world.clusters.values() if network.id in c.networks]
-    management = any("management" in c.networks[network.id].usages for c in inside)
-    if management and world.does(MANAGEMENT_STAYS):
-        raise Refusal(
-            400,
-            f"The Management Network ('{network.name}') is mandatory and cannot be "
-            "removed.",
-        )
-    for cluster in inside:
-        _take_out(world, cluster, network.id)
+    for cluster in world.clusters.values():
+        if network.id in cluster.networks:
+            _take_out(world, cluster, network.id)
     del world.networks[network.id]
     _say(call, 944, f"Finished Network {network.name} removal", network.data_center)
     return None
 
 
-def _check_network(world: World, name: str, mtu: int, data_center: str) -> None:
+def _check_name(world: World, name: str, data_center: str) -> None:
     # Bean validation comes first.
     if len(name) > 256:
         raise Refusal(400, "Network name must be 1-256 long")
-    if 0 < mtu < _LEAST_MTU and world.does(MTU):
-        raise Refusal(400, f"MTU must be 0 or at least {_LEAST_MTU}.")
-    if name.lower().startswith("bond") and world.does(NO_BOND):
-        raise Refusal(400, "Bad network name, network cannot start with 'bond'")
     used = {(one.data_center, one.name) for one in world.networks.values()}
     if (data_center, name) in used and world.does(NAME_IN_USE):
         raise Refusal(
@@ -175,41 +125,10 @@ def _say(call: Call, code: int, sentence: str, data_center: Optional[str]) -> No
 # -- in clusters
 
 _CLUSTER = "bll/network/cluster"
-MANAGEMENT_STAYS = behaviour(
-    "NET-07",
-    "The management network can be removed neither from the data center nor from a "
-    "cluster: 400.",
-    "bll/network/dc/RemoveNetworkCommand.java:179-183",
-    "bll/network/cluster/DetachNetworkFromClusterInternalCommand.java:56-59",
-)
 REQUIRED = behaviour(
     "NET-11",
     "A network that is added to a cluster is required, unless the request says no.",
     "common/businessentities/network/NetworkCluster.java:27-29",
-)
-ONCE = behaviour(
-    "NET-12",
-    "A network is put into a cluster once: 409.",
-    f"{_CLUSTER}/AttachNetworkToClusterInternalCommand.java:99-105",
-)
-ONE_FOR_EACH_ROLE = behaviour(
-    "NET-13",
-    "Of a cluster one network each is for display, migration, the default route and "
-    "gluster; the first three fall back to the management network.",
-    f"{_CLUSTER}/UpdateNetworkOnClusterCommand.java:99-117",
-    f"{_CLUSTER}/NetworkClusterHelper.java:58-76",
-)
-MANAGEMENT_RULES = behaviour(
-    "NET-14",
-    "The management network of a cluster with hosts stays that, and required: 400.",
-    f"{_CLUSTER}/UpdateNetworkClusterValidator.java:34-37",
-    f"{_CLUSTER}/NetworkClusterValidatorBase.java:115-134",
-)
-ROLE_ADDRESS = behaviour(
-    "NET-15",
-    "A network with a role wants an address on each host that has it, at any change of "
-    "its row: 400.",
-    f"{_CLUSTER}/NetworkClusterValidatorBase.java:45-85",
 )
 LEFT_ON_HOSTS = behaviour(
     "NET-16",
@@ -227,8 +146,6 @@ MANAGED_AGAIN = behaviour(
 
 # The API's order (NetworkMapper.java).
 _ROLES = ("display", "migration", "management", "default_route", "gluster")
-# One network of a cluster has each of these; it falls back to the management network.
-_ONE_EACH = ("display", "migration", "default_route")
 
 
 @followed("clusters", "networks")
@@ -246,8 +163,7 @@ def _shown(world: World, cluster: SimCluster, row: SimClusterNetwork) -> types.N
     result.display = "display" in row.usages
     usages = [*(["vm"] if network.vm else []), *(r for r in _ROLES if r in row.usages)]
     result.usages = [types.NetworkUsage(word) for word in usages]
-    status = "operational" if row.operational else "non_operational"
-    result.status = types.NetworkStatus(status)
+    result.status = types.NetworkStatus.OPERATIONAL
     return result
 
 
@@ -255,12 +171,6 @@ def _shown(world: World, cluster: SimCluster, row: SimClusterNetwork) -> types.N
 def list_networks_of_cluster(call: Call) -> Any:
     cluster = known(call.world.clusters, call.ids["cluster"])
     return listed("networks", networks_of(call.world, cluster))
-
-
-@route("GET", "/clusters/{cluster}/networks/{network}")
-def get_network_of_cluster(call: Call) -> Any:
-    cluster = known(call.world.clusters, call.ids["cluster"])
-    return _shown(call.world, cluster, known(cluster.networks, call.ids["network"]))
 
 
 @route(
@@ -275,39 +185,14 @@ def attach(call: Call) -> Any:
     network = known(world.networks, sent.id)
     if network.data_center != cluster.data_center:
         raise Missing(network.id)
-    if network.id in cluster.networks and world.does(ONCE):
-        raise Refusal(409, "Logical Network is already attached to Cluster.")
     otherwise = world.does(REQUIRED)
     required = otherwise if sent.required is None else sent.required
-    row = SimClusterNetwork(network.id, required)
-    _check_roles(world, cluster, row, _roles(row, sent), required)
-    cluster.networks[network.id] = row
-    _give_roles(world, cluster, row, _roles(row, sent))
+    row = cluster.networks[network.id] = SimClusterNetwork(network.id, required)
     for host in world.hosts.values() if world.does(MANAGED_AGAIN) else ():
         if host.cluster == cluster.id:
             _manage(host, network)
-    set_operational(world, cluster, {network.id})
     _say(call, 946, f"Network {network.name} attached to Cluster {cluster.name}", None)
     return created(_shown(world, cluster, row))
-
-
-@route(
-    "PUT",
-    "/clusters/{cluster}/networks/{network}",
-    root="network",
-    fields=("required", "usages.usage"),
-)
-def update(call: Call) -> Any:
-    world, sent = call.world, call.body
-    cluster = known(world.clusters, call.ids["cluster"])
-    row = known(cluster.networks, call.ids["network"])
-    required = row.required if sent.required is None else sent.required
-    roles = _roles(row, sent)
-    _check_roles(world, cluster, row, roles, required)
-    _give_roles(world, cluster, row, roles)
-    row.required = required
-    set_operational(world, cluster, {row.network})
-    return _shown(world, cluster, row)
 
 
 @route("DELETE", "/clusters/{cluster}/networks/{network}")
@@ -316,25 +201,14 @@ def detach(call: Call) -> Any:
     cluster = known(world.clusters, call.ids["cluster"])
     row = known(cluster.networks, call.ids["network"])
     name = world.networks[row.network].name
-    if "management" in row.usages and world.does(MANAGEMENT_STAYS):
-        raise Refusal(
-            400,
-            f"The Management Network ('{name}') is mandatory and cannot be removed.",
-        )
     _take_out(world, cluster, row.network)
     _say(call, 948, f"Network {name} detached from Cluster {cluster.name}", None)
     return None
 
 
 def _take_out(world: World, cluster: SimCluster, network: str) -> None:
-    """Remove a network from a cluster: its roles go to the management network.
-
-    Hosts keep the network, which is unmanaged from now on.
-    """
-    row = cluster.networks.pop(network)
-    if world.does(ONE_FOR_EACH_ROLE):
-        for role in row.usages & set(_ONE_EACH):
-            _fall_back(cluster, role)
+    """Remove a network from a cluster; hosts keep it, unmanaged from now on."""
+    del cluster.networks[network]
     name = world.networks[network].name
     for host in world.hosts.values():
         if host.cluster != cluster.id:
@@ -359,68 +233,3 @@ def _manage(host: SimHost, network: SimNetwork) -> None:
     if nic.address_v6:
         made.addresses.append((nic.boot_protocol_v6, nic.address_v6, nic.netmask_v6))
     host.attachments.append(made)
-
-
-def _roles(row: SimClusterNetwork, sent: Any) -> set[str]:
-    """Return the roles after the request."""
-    if sent.usages is None:
-        return set(row.usages)
-    return {usage.value for usage in sent.usages} & set(_ROLES)
-
-
-def _check_roles(
-    world: World,
-    cluster: SimCluster,
-    row: SimClusterNetwork,
-    roles: set[str],
-    required: bool,
-) -> None:
-    if world.does(MANAGEMENT_RULES):
-        if "management" in row.usages - roles:
-            raise Refusal(400, "Unsetting management network property is not allowed.")
-        name = world.networks[row.network].name
-        if "management" in roles and not required:
-            raise Refusal(400, f"The management network '{name}' must be required.")
-        if "management" in roles - row.usages:
-            raise Refusal(
-                400,
-                "Changing management network in a non-empty cluster is not allowed.",
-            )
-    if roles & {*_ONE_EACH, "gluster"} and world.does(ROLE_ADDRESS):
-        _check_addresses(world, cluster, row)
-
-
-def _give_roles(
-    world: World, cluster: SimCluster, row: SimClusterNetwork, words: set[str]
-) -> None:
-    if not world.does(ONE_FOR_EACH_ROLE):
-        row.usages = words
-        return
-    for role in (words - row.usages) & {*_ONE_EACH, "gluster"}:
-        for other in cluster.networks.values():
-            other.usages.discard(role)
-    for role in (row.usages - words) & set(_ONE_EACH):
-        _fall_back(cluster, role)
-    # What the management network falls back to itself, it keeps.
-    kept = row.usages & set(_ONE_EACH) if "management" in row.usages else set()
-    row.usages = words | kept
-
-
-def _fall_back(cluster: SimCluster, role: str) -> None:
-    for other in cluster.networks.values():
-        if "management" in other.usages:
-            other.usages.add(role)
-
-
-def _check_addresses(world: World, cluster: SimCluster, row: SimClusterNetwork) -> None:
-    for host in world.hosts.values():
-        for one in host.attachments if host.cluster == cluster.id else ():
-            if one.network == row.network and not any(
-                method != "none" for method, _, _ in one.addresses
-            ):
-                raise Refusal(
-                    400,
-                    "Cannot edit Network. IP address has to be set for the NIC that "
-                    f"bears a role network. Network: {world.networks[row.network].name}"
-                    f" on host {host.name} violates that rule.",
-                )

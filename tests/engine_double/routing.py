@@ -75,6 +75,7 @@ class Route:
     follow: frozenset[str]
     root: Optional[str]
     fields: frozenset[str]
+    wants: frozenset[str]
 
 
 ROUTES: list[Route] = []
@@ -89,6 +90,7 @@ def route(
     follow: Iterable[str] = (),
     root: Optional[str] = None,
     fields: Iterable[str] = (),
+    wants: Iterable[str] = (),
 ) -> Callable[[Handler], Handler]:
     """Enter a handler for ``method`` and ``path`` (below the API's address).
 
@@ -96,10 +98,12 @@ def route(
     ``follow`` the links that it can follow. ``root`` is the tag of the body, None for
     none. ``fields`` are dotted paths of elements below it; those above each are
     allowed too, an attribute id is written ``host.id``. Elements in a list are written
-    with their tag: ``usages.usage``.
+    with their tag: ``usages.usage``. ``wants`` are fields that must be there, because
+    the engine refuses a body without them, or does what no verb of ours wants.
     """
     pattern = re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path) + r"\Z")
-    parts = [name.split(".") for name in fields]
+    wants = frozenset(wants)
+    parts = [name.split(".") for name in (*fields, *wants)]
     exact = {".".join(one[:end]) for one in parts for end in range(1, len(one) + 1)}
     words = set(query) | ({"follow"} if follow else set())
 
@@ -116,6 +120,7 @@ def route(
             frozenset(follow),
             root,
             frozenset(exact),
+            wants,
         )
         ROUTES.append(found)
         _BY_SHAPE.setdefault((method, path.count("/")), []).append(found)
@@ -166,6 +171,8 @@ def read_body(found: Route, raw: bytes) -> tuple[Any, frozenset[str]]:
     names = {name for name, _ in sent}
     if names - found.fields:
         raise Mistake(f"{where} has no element {min(names - found.fields)}")
+    if found.wants - names:
+        raise Mistake(f"{where} wants an element {min(found.wants - names)}")
     try:
         body = Reader.read(raw)
         again = _elements(ElementTree.fromstring(Writer.write(body, root=found.root)))

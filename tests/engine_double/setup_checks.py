@@ -6,7 +6,6 @@ HTTP codes by EngineMessage.java; the wording is ours.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -29,20 +28,6 @@ STATUS = behaviour(
     "NonOperational: 409.",
     f"{_HOST}/HostValidator.java:18-57",
 )
-TIMEOUT = behaviour(
-    "NET-22",
-    "The connectivity timeout is from 1 to 120 seconds: 400, before the host's status "
-    "is looked at.",
-    "common/action/HostSetupNetworksParameters.java:44-46",
-    "dbscripts/upgrade/pre_upgrade/0000_config.sql:731",
-)
-ADDRESS_FORM = behaviour(
-    "NET-23",
-    "An address and its mask or prefix must be some of the version that is named: 400.",
-    "common/businessentities/network/IPv4Address.java:17-24",
-    "common/businessentities/network/IpV6Address.java:19-27",
-    "mapper/NetworkAttachmentMapper.java:142-157",
-)
 ATTACHMENT_THERE = behaviour(
     "NET-24",
     "An attachment that is changed or removed by its id is there: 400; and is not both "
@@ -50,47 +35,21 @@ ATTACHMENT_THERE = behaviour(
     f"{_SETUP}:747-776",
     f"{_SETUP}:800-807",
 )
-NETWORK_THERE = behaviour(
-    "NET-25",
-    "The network of an attachment is one of the data center: 400.",
-    f"{_ATTACHMENT}:57-86",
-)
 IN_CLUSTER = behaviour(
     "NET-26",
     "The network of an attachment is in the host's cluster: 400.",
     f"{_ATTACHMENT}:100-105",
-)
-ROLE_ADDRESS = behaviour(
-    "NET-27",
-    "A network with a role in the cluster requires an address on the host: 409.",
-    f"{_ATTACHMENT}:107-115",
 )
 NIC_THERE = behaviour(
     "NET-28",
     "The nic of an attachment is one of the host, or a bond of the call: 400.",
     f"{_SETUP}:782-798",
 )
-SAME_NETWORK = behaviour(
-    "NET-29",
-    "An attachment keeps its network: 400 for another one.",
-    f"{_ATTACHMENT}:122-129",
-)
-ADDRESS_COMPLETE = behaviour(
-    "NET-30",
-    "An address has a boot protocol; a static one address and mask, and only a static "
-    "one: 400.",
-    "bll/validator/network/NetworkAttachmentIpConfigurationValidator.java:53-134",
-)
 MANAGEMENT = behaviour(
     "NET-31",
     "The management network is not taken off a host: 400.",
     f"{_SETUP}:819",
     "bll/validator/NetworkValidator.java:159-164",
-)
-ONCE = behaviour(
-    "NET-32",
-    "A call cannot put the same network on a host twice: 400.",
-    "bll/validator/NetworkAttachmentsValidator.java:94-118",
 )
 ONE_UNTAGGED = behaviour(
     "NET-33",
@@ -130,8 +89,6 @@ UNMANAGED = behaviour(
 USER_PROPERTIES = "UserDefinedNetworkCustomProperties"
 _STATUSES = ("maintenance", "up", "non_operational")
 _PREDEFINED = {"bridge_opts": r"[^\s=]+=[^\s=]+(\s+[^\s=]+=[^\s=]+)*"}
-_TIMEOUTS_S = range(1, 121)
-
 Addresses = list[tuple[str, Optional[str], Optional[str]]]
 
 
@@ -148,11 +105,6 @@ def check_host(world: World, host: SimHost) -> None:
         )
 
 
-def check_timeout(world: World, seconds: Optional[int]) -> None:
-    if seconds is not None and seconds not in _TIMEOUTS_S and world.does(TIMEOUT):
-        raise refused(400, "The connectivity timeout is from 1 to 120 seconds.")
-
-
 def _parts(one: Any) -> tuple[str, Optional[str], Optional[str], bool]:
     """Method, address, mask or prefix, and whether it is one of IPv6."""
     method = one.assignment_method.value if one.assignment_method else ""
@@ -160,34 +112,6 @@ def _parts(one: Any) -> tuple[str, Optional[str], Optional[str], bool]:
         return method, None, None, False
     version = one.ip.version.value if one.ip.version else "v4"
     return method, one.ip.address, one.ip.netmask, version == "v6"
-
-
-def check_form(world: World, sent: Any) -> None:
-    """Check the addresses of an attachment, each by itself."""
-    for one in sent.ip_address_assignments or []:
-        _, address, netmask, v6 = _parts(one)
-        good = _address(address, v6) and _netmask(netmask, v6)
-        if not good and world.does(ADDRESS_FORM):
-            raise Refusal(400, f"Bad IP address {address} or mask {netmask}.")
-
-
-def _address(address: Optional[str], v6: bool) -> bool:
-    try:
-        return not address or ipaddress.ip_address(address).version == (6 if v6 else 4)
-    except ValueError:
-        return False
-
-
-def _netmask(netmask: Optional[str], v6: bool) -> bool:
-    if not netmask:
-        return True
-    if v6:
-        return netmask.isdecimal() and int(netmask) <= 128
-    try:
-        ipaddress.ip_network(f"0.0.0.0/{netmask}")
-    except ValueError:
-        return False
-    return "." in netmask or netmask.isdecimal()
 
 
 def addresses(sent: Any) -> Addresses:
@@ -205,10 +129,7 @@ def check_attachment(world: World, host: SimHost, asked: Asked) -> bool:
     if sent.id and asked.before is None and world.does(ATTACHMENT_THERE):
         raise refused(400, f"Network attachment {sent.id} does not exist.")
     if network is None:
-        if not world.does(NETWORK_THERE):
-            return False
-        named = sent.network.id if sent.network else "unset"
-        raise Refusal(400, f"Logical Network ('{named}') doesn't exist.")
+        raise Refusal(400, "The Logical Network of an attachment doesn't exist.")
     inside = network.id in world.clusters[host.cluster].networks
     if not inside and world.does(IN_CLUSTER):
         raise Refusal(
@@ -219,42 +140,7 @@ def check_attachment(world: World, host: SimHost, asked: Asked) -> bool:
             return False
         named = f"name {sent.host_nic.name}" if sent.host_nic else "not given"
         raise refused(400, f"The host network interface ({named}) does not exist.")
-    before = asked.before
-    if before and before.network != network.id and world.does(SAME_NETWORK):
-        raise refused(400, "The network of an attachment cannot change.")
     return True
-
-
-def check_role(world: World, host: SimHost, asked: Asked) -> None:
-    one = asked.one
-    assert one is not None
-    row = world.clusters[host.cluster].networks.get(one.network)
-    roles = {"migration", "display", "gluster", "default_route"}
-    bears = row.usages & roles if row else set()
-    bare = not any(method != "none" for method, _, _ in one.addresses)
-    if bears and bare and world.does(ROLE_ADDRESS):
-        raise refused(
-            409,
-            "Role (migration/display/gluster/default-route) network "
-            f"'{world.networks[one.network].name}' has no boot protocol assigned.",
-        )
-
-
-def check_complete(world: World, asked: Asked) -> None:
-    """Check that the addresses of an attachment are complete."""
-    assert asked.network is not None and asked.nic is not None
-    where = f"Network {asked.network.name}, Interface {asked.nic.name}"
-    for one in asked.sent.ip_address_assignments or []:
-        method, address, netmask, _ = _parts(one)
-        what = ""
-        if not method:
-            what = "Boot protocol is missing"
-        elif method == "static" and not (address and netmask):
-            what = "Must define ip address and netmask"
-        elif method != "static" and (address or netmask):
-            what = "Incompatible ip configuration"
-        if what and world.does(ADDRESS_COMPLETE):
-            raise Refusal(400, f"{what}: {where}.")
 
 
 def check_removal(
@@ -281,15 +167,6 @@ def check_not_both(world: World, asked: Sequence[Asked], action: Any) -> None:
         both = each.before is not None and each.before.id in gone
         if both and world.does(ATTACHMENT_THERE):
             raise refused(400, "An attachment is both changed and removed.")
-
-
-def check_once(world: World, new: Sequence[Asked]) -> None:
-    names = [each.network.name for each in new if each.network]
-    twice = {name for name in names if names.count(name) > 1}
-    if twice and world.does(ONCE):
-        raise refused(
-            400, f"Several attachments refer to the same network: {', '.join(twice)}."
-        )
 
 
 def check_all_attachments(
@@ -367,9 +244,6 @@ NAME = behaviour(
     f"{_SETUP}:501-517",
     "common/businessentities/BusinessEntitiesDefinitions.java:52",
 )
-TWO_PORTS = behaviour(
-    "NET-42", "A bond has two ports at least: 400.", f"{_SETUP}:519-525"
-)
 PORTS = behaviour(
     "NET-43",
     "The port of a bond is there (400), is no bond, is in no other bond, and carries "
@@ -377,25 +251,7 @@ PORTS = behaviour(
     f"{_SETUP}:536-587",
     f"{_SETUP}:607-622",
 )
-DEFAULT_MODE = behaviour(
-    "NET-44",
-    "A bond without options gets mode 4, which InfiniBand cannot.",
-    f"{_HOST}/HostSetupNetworksCommand.java:116",
-    f"{_HOST}/HostSetupNetworksCommand.java:436-442",
-)
-IN_USE = behaviour(
-    "NET-45",
-    "A bond that carries a network is not removed: 409.",
-    f"{_SETUP}:388-400",
-)
-MODE_FOR_VMS = behaviour(
-    "NET-46",
-    "A network for virtual machines requires a bond of mode 1 to 4: 400.",
-    f"{_SETUP}:179-222",
-    "common/businessentities/network/BondMode.java:1-90",
-)
 _NAME = re.compile(r"bond\w+\Z", re.ASCII)
-_FOR_VMS = ("1", "2", "3", "4", "active-backup", "balance-xor", "broadcast", "802.3ad")
 
 
 def check_new_bonds(
@@ -407,15 +263,7 @@ def check_new_bonds(
     """Check new and changed bonds; ``attachments`` are all those after the call."""
     used = Counter(port for bond in made for port in bond.ports)
     for bond in made:
-        if not bond.bond_mode:
-            bond.bond_mode = "4" if world.does(DEFAULT_MODE) else "1"
         _check_name(world, bond, nics)
-        if len(bond.ports) < 2 and world.does(TWO_PORTS):
-            raise refused(
-                400,
-                "The following bonds consist of less than two Network Interfaces: "
-                f"{bond.name}.",
-            )
         for port in bond.ports if world.does(PORTS) else ():
             _check_port(port, bond, made, nics, attachments, used)
 
@@ -460,12 +308,7 @@ def _check_port(
         raise refused(409, f"Network interface '{port}' is used multiple times.")
 
 
-def removed_bonds(
-    world: World,
-    action: Any,
-    nics: Sequence[SimNic],
-    attachments: Sequence[SimAttachment],
-) -> list[SimNic]:
+def removed_bonds(action: Any, nics: Sequence[SimNic]) -> list[SimNic]:
     """Return the bonds that a call removes, by their names."""
     gone = []
     for sent in action.removed_bonds or []:
@@ -474,22 +317,5 @@ def removed_bonds(
             raise Refusal(400, f"Following bonds do not exist: {sent.name}.")
         if not found.ports:
             raise refused(409, f"'{found.name}' is not a bond.")
-        users = [one.id for one in attachments if one.nic == found.id]
-        if users and world.does(IN_USE):
-            raise refused(
-                409, f"{found.name} is used by attachment {', '.join(users)}."
-            )
         gone.append(found)
     return gone
-
-
-def check_modes(
-    world: World, nics: Sequence[SimNic], attachments: Sequence[SimAttachment]
-) -> None:
-    """Check the modes of bonds with networks for virtual machines."""
-    modes = {nic.id: nic.bond_mode or "4" for nic in nics if nic.ports}
-    for one in attachments:
-        network = world.networks[one.network]
-        wrong = modes.get(one.nic, "1") not in _FOR_VMS
-        if network.vm and wrong and world.does(MODE_FOR_VMS):
-            raise Refusal(400, f"The bond's mode does not fit {network.name}.")

@@ -11,16 +11,15 @@ VLAN tag, and only the bond mode active-backup; the device must support the MTU.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from engine_double import setup_checks as checks
 from engine_double.answers import Missing, Refusal, done
 from engine_double.behaviours import behaviour
-from engine_double.host_life import COMMITTED_NETWORKS, complies
+from engine_double.host_life import COMMITTED_NETWORKS
 from engine_double.host_nics import ACTIVE_BACKUP, DEFAULT_MTU, mtu_of
-from engine_double.required_networks import ONLY_SET_UP, set_operational
 from engine_double.routing import Call, known, route
 from engine_double.world import (
     SimAttachment,
@@ -38,13 +37,6 @@ ROLLED_BACK = behaviour(
     "check_connectivity is false: 400.",
     "restapi/resource/BackendHostResource.java:336-338",
     f"{_SETUP}:350-355",
-)
-SILENT = behaviour(
-    "NET-52",
-    "Without check_connectivity a host that is cut off is not asked back: 400 without "
-    "a word, and the networks are as was asked.",
-    f"{_SETUP}:351",
-    f"{_SETUP}:374-376",
 )
 COMMITTED = behaviour(
     "NET-53",
@@ -87,16 +79,9 @@ _BOND = "modified_bonds.host_nic"
 def setup_networks(call: Call) -> Any:
     world, action = call.world, call.body
     host = known(world.hosts, call.ids["host"])
-    checks.check_timeout(world, action.connectivity_timeout)
     checks.check_host(world, host)
     wanted = _read(action, world, host)
-    _carry_out(
-        world,
-        host,
-        wanted,
-        check=action.check_connectivity is not False,
-        commit=action.commit_on_success is True,
-    )
+    _carry_out(world, host, wanted, commit=action.commit_on_success is True)
     return done()
 
 
@@ -108,32 +93,18 @@ def commit_net_config(call: Call) -> Any:
     return done()
 
 
-def _carry_out(
-    world: World, host: SimHost, wanted: Wanted, *, check: bool, commit: bool
-) -> None:
+def _carry_out(world: World, host: SimHost, wanted: Wanted, *, commit: bool) -> None:
     same = (wanted.nics, wanted.attachments) == (host.nics, host.attachments)
     if same and not wanted.fresh and not wanted.left:
         return
     _check_reached(world, host)
     _apply(world, wanted.nics, wanted.attachments, wanted.fresh, wanted.left)
-    if host.cut_off and check and world.does(ROLLED_BACK):
+    if host.cut_off and world.does(ROLLED_BACK):
         raise Refusal(400, "Reverting back to last known saved configuration.")
     host.more.setdefault(COMMITTED_NETWORKS, (host.nics, host.attachments))
     host.nics, host.attachments = wanted.nics, wanted.attachments
-    if host.cut_off:
-        host.reachable, host.status = False, "non_responsive"
-        if world.does(SILENT):
-            raise Refusal(400)
-        return
     if commit or not world.does(COMMITTED):
         host.more.pop(COMMITTED_NETWORKS, None)
-    if host.status != "maintenance":
-        complies(world, host, None)
-    about: Optional[Collection[str]] = None
-    if world.does(ONLY_SET_UP):
-        fresh = [one for one in wanted.attachments if one.id in wanted.fresh]
-        about = {one.network for one in fresh}
-    set_operational(world, world.clusters[host.cluster], about)
 
 
 # -- what a call asks for
@@ -176,29 +147,20 @@ def _read(action: Any, world: World, host: SimHost) -> Wanted:
         _asked(sent, world, host, [*wanted.nics, *made])
         for sent in action.modified_network_attachments or []
     ]
-    for each in asked:
-        checks.check_form(world, each.sent)
     checks.check_not_both(world, asked, action)
     asked = [each for each in asked if checks.check_attachment(world, host, each)]
     for each in asked:
         each.one = _as_asked(host, each)
     # Parts that change nothing are left out before further checks.
     changed = [a for a in asked if a.one != a.before or _id(a.before) in synchronised]
-    for each in changed:
-        checks.check_role(world, host, each)
-        checks.check_complete(world, each)
     gone = _removed(action, world, host, wanted)
     checks.check_new_bonds(world, made, wanted.nics, _attached(changed, wanted, gone))
-    removed = checks.removed_bonds(
-        world, action, wanted.nics, _attached(changed, wanted, gone)
-    )
-    checks.check_once(world, [each for each in asked if each.before is None])
+    removed = checks.removed_bonds(action, wanted.nics)
     _bring_in(wanted, made, removed, changed, gone)
     wanted.fresh |= synchronised
     checks.check_all_attachments(world, wanted.nics, wanted.attachments)
     for each in changed:
         checks.check_properties(world, host, each)
-    checks.check_modes(world, wanted.nics, wanted.attachments)
     checks.check_unmanaged(world, host, changed, made)
     for each in changed:
         if each.before is not None and each.before.id not in synchronised:

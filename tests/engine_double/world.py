@@ -46,9 +46,7 @@ class SimDataCenter:
 
 @dataclass
 class SimCluster:
-    """``features`` are the ids of the enabled additional features.
-
-    ``networks``: a row for each logical network in it, by the network's id.
+    """``networks``: a row for each logical network in it, by the network's id.
     ``upgrade_in_progress``: its hosts are being upgraded one after another, by the
     program that named ``upgrade_correlation_id``.
     """
@@ -59,7 +57,6 @@ class SimCluster:
     version: str = "4.7"
     upgrade_in_progress: bool = False
     upgrade_correlation_id: Optional[str] = None
-    features: set[str] = field(default_factory=set)
     networks: dict[str, SimClusterNetwork] = field(default_factory=dict)
 
 
@@ -70,8 +67,6 @@ class SimClusterNetwork:
     network: str
     required: bool = False
     usages: set[str] = field(default_factory=set)
-    # Whether all hosts that are up have it; only then a host must have it.
-    operational: bool = True
 
 
 @dataclass

@@ -137,10 +137,9 @@ def _headers(answer: Optional[Answer]) -> dict[str, str]:
 
 HOSTS = "hosts?all_content=true&follow=nics,network_attachments,hooks"
 CLUSTERS = "clusters?follow=networks"
-OPTION = "options/UserDefinedNetworkCustomProperties"
 # Engine-wide lists, in this order; a world of the double is made from their answers.
 LISTS = ("", "datacenters", CLUSTERS, HOSTS, "networks", "storagedomains")
-LISTS += ("storageconnections", "vms", "jobs", "events?max=1", OPTION)
+LISTS += ("storageconnections", "vms", "jobs", "events?max=1")
 
 
 def take(proxy: RecordingProxy, settings: Settings) -> dict[str, Any]:
@@ -163,10 +162,6 @@ def take(proxy: RecordingProxy, settings: Settings) -> dict[str, Any]:
     found = {path: get(path) for path in LISTS}
     for center in found["datacenters"]:
         get(f"datacenters/{center.get('id')}/storagedomains")
-    for cluster in found[CLUSTERS]:
-        get(f"clusters/{cluster.get('id')}/enabledfeatures")
-    for level in sorted(_levels(found[CLUSTERS])):
-        get(f"clusterlevels/{level}/clusterfeatures")
     log_out(settings, token)
     proxy.part = RUN
     return {
@@ -186,13 +181,6 @@ def _version(api: ElementTree.Element) -> str:
     where = "product_info/version/"
     numbers = (api.findtext(where + word) for word in ("major", "minor", "build"))
     return ".".join(number for number in numbers if number)
-
-
-def _levels(clusters: ElementTree.Element) -> set[str]:
-    return {
-        f"{one.findtext('version/major')}.{one.findtext('version/minor')}"
-        for one in clusters
-    }
 
 
 # -- without secrets

@@ -24,14 +24,12 @@ from engine_double import (
     jobs,
 )
 from engine_double.answers import API
-from engine_double.clusters import SimFeature, registered
 
 from engine_recording.exchanges import Exchange
 
 Element = ElementTree.Element
 # The simulated password, for the user that the recording logs in as.
 PASSWORD = "secret-of-the-double"
-_OPTION = "UserDefinedNetworkCustomProperties"
 
 
 def world_of(snapshot: Sequence[Exchange]) -> World:
@@ -47,7 +45,7 @@ def world_of(snapshot: Sequence[Exchange]) -> World:
     for one in answers.all("networks"):
         _network(world, one)
     for one in answers.all("clusters"):
-        _cluster(world, one, answers)
+        _cluster(world, one)
     for one in answers.all("storageconnections"):
         row = connection_of(one)
         world.connections[row.id] = row
@@ -59,13 +57,6 @@ def world_of(snapshot: Sequence[Exchange]) -> World:
         host = world.hosts.get(_id(one.find("host")))
         if host is not None and _text(one, "status") != "down":
             host.vms.append(_text(one, "name"))
-    for one in answers.all(f"options/{_OPTION}", "values"):
-        world.options[_OPTION, _text(one, "version")] = _text(one, "value")
-    for path, exchange in answers.by_path.items():
-        if path.startswith("clusterlevels/") and exchange.body:
-            for one in _inside(exchange):
-                known = SimFeature(_id(one), _text(one, "name"), path.split("/")[1])
-                registered(world)[known.id] = known
     for one in answers.all("jobs"):
         if _text(one, "external") == "true":
             _job(world, one)
@@ -92,15 +83,10 @@ class _Answers:
         found = [top.findtext(f"product_info/version/{word}") for word in words]
         return ".".join(number for number in found if number)
 
-    def all(self, path: str, inside: str = "") -> list[Element]:
+    def all(self, path: str) -> list[Element]:
         found = self.by_path.get(path)
-        return _inside(found, inside) if found else []
-
-
-def _inside(exchange: Exchange, below: str = "") -> list[Element]:
-    top: Optional[Element] = ElementTree.fromstring(exchange.body)
-    top = top.find(below) if below and top is not None else top
-    return [] if top is None else [one for one in top if one.tag != "actions"]
+        top = ElementTree.fromstring(found.body) if found else ()
+        return [one for one in top if one.tag != "actions"]
 
 
 def _network(world: World, one: Element) -> None:
@@ -117,7 +103,7 @@ def _network(world: World, one: Element) -> None:
     world.networks[network.id] = network
 
 
-def _cluster(world: World, one: Element, answers: _Answers) -> None:
+def _cluster(world: World, one: Element) -> None:
     cluster = SimCluster(
         _id(one), _text(one, "name"), _id(one.find("data_center")), _level(one)
     )
@@ -126,10 +112,7 @@ def _cluster(world: World, one: Element, answers: _Answers) -> None:
             _id(network),
             required=_text(network, "required") == "true",
             usages=set(_texts(network, "usages/usage")),
-            operational=_text(network, "status") != "non_operational",
         )
-    enabled = answers.all(f"clusters/{cluster.id}/enabledfeatures")
-    cluster.features = {_id(feature) for feature in enabled}
     cluster.upgrade_in_progress = _text(one, "upgrade_in_progress") == "true"
     world.clusters[cluster.id] = cluster
 

@@ -280,7 +280,6 @@ def missing(site: Site) -> None:
     ):
         reply = site.raw("GET", path)
         assert (reply.status, reply.text) == (404, ""), (path, reply)
-    site.raw("GET", "clusterlevels/9.9/clusterfeatures")
     assert site.raw("GET", "hosts", token="not-a-token").status == 401
 
 

@@ -45,7 +45,7 @@ from ovirt_rdma.engine_sdk_tools.api.auth import (
     log_out,
 )
 from ovirt_rdma.engine_sdk_tools.api.session import Session
-from ovirt_rdma.engine_sdk_tools.hosts import inventory
+from ovirt_rdma.engine_sdk_tools.hosts import ansible
 from ovirt_rdma.engine_sdk_tools.model import Engine, Host
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
@@ -254,7 +254,7 @@ class Site:
         yield mock.patch.object(cli_session, "state_folder", lambda *_: states)
         if self.wishes.hosts != SSH:
             # Root on an engine machine has access to hosts by default.
-            yield mock.patch.object(inventory, "default_key", lambda *_: None)
+            yield mock.patch.object(ansible, "default_key", lambda *_: None)
         if self.fast:
             clock = self._clock
 

@@ -18,8 +18,7 @@ from pathlib import Path
 import pytest
 
 from lab import sshd
-from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import Access
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import Access, AnsibleHosts
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.paths import POLICY_JSON, POLICY_YAML
 from ovirt_rdma.host.policy.load import PolicyFiles

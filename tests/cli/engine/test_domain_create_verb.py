@@ -108,7 +108,7 @@ def test_without_a_way_to_hosts_it_says_that_nobody_knows(capsys, double):
     result = run_engine(capsys, double, None, *WORDS, "--assume-yes")
 
     assert result.code == 0
-    assert "host01  not verified" in result.out
+    assert "host01  unknown" in result.out
     assert "Not verified on host01, host02, host03: " in result.out
     assert "after about 5 minutes (StorageDomainFailureTimeoutInMinutes)" in result.out
     assert "warning: no report from host01, host02, host03" in result.err

@@ -12,7 +12,7 @@ from ovirt_rdma.cli.engine import session
 from ovirt_rdma.cli.engine.session import access_of
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Context
-from ovirt_rdma.engine_sdk_tools.hosts import inventory
+from ovirt_rdma.engine_sdk_tools.hosts import ansible
 from ovirt_rdma.engine_sdk_tools.hosts.report import DumpFolder
 from ovirt_rdma.host.errors import UsageProblem
 
@@ -30,7 +30,7 @@ def files(tmp_path, monkeypatch):
 
 
 def way(monkeypatch, *, on_engine, **said):
-    monkeypatch.setattr(inventory, "ENGINE_KEY", "engine" if on_engine else "absent")
+    monkeypatch.setattr(ansible, "ENGINE_KEY", "engine" if on_engine else "absent")
     none = dict.fromkeys(("facts_dir", "inventory", "ssh_key", "ssh_user"))
     options = Namespace(**{**none, **said})
     return access_of(options, Context(Output(), ExitStack()))

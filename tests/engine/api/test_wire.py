@@ -23,13 +23,15 @@ def calls(world):
     host = f"hosts/{world.host('host02').id}"
     row = types.StorageConnection(mount_options="proto=rdma,port=20049")
     connection = next(iter(world.connections.values())).id
+    center = types.DataCenter(id=world.data_center("dc1").id)
+    network = types.Network(name="n", usages=[], data_center=center)
     return [
         Call(host, "deactivate", "x", {"reason": "ours"}),
         Call(host, "activate", "x"),
         Call(f"storageconnections/{connection}", "update", "x",
              {"connection": row, "force": True}),
         Call("jobs", "add", "x", {"job": types.Job(description="a")}),
-        Call("networks", "add", "x", {"network": types.Network(name="n", usages=[])}),
+        Call("networks", "add", "x", {"network": network}),
     ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from engine_double.connections import check
 from engine_double.world import SimConnection, World
 from support.engine.refusals import reason
 
-from ovirt_rdma.engine_sdk_tools.domains.create_plan import name_problems, read_export
+from ovirt_rdma.engine_sdk_tools.domains.create import name_problems, read_export
 from ovirt_rdma.host.export import Export
 
 pytestmark = pytest.mark.engine

@@ -10,9 +10,9 @@ from support.engine.engine_door import DoubleDoor
 from support.engine.refusals import reason, refused_for
 
 from ovirt_rdma.engine_sdk_tools.api.request import Listener
-from ovirt_rdma.engine_sdk_tools.domains.create import create_domain
-from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
+from ovirt_rdma.engine_sdk_tools.domains.create import (
     DomainRequest,
+    create_domain,
     plan_domain_create,
 )
 from ovirt_rdma.engine_sdk_tools.reader import read_engine

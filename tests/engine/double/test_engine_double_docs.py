@@ -22,7 +22,6 @@ from engine_double.behaviours import BEHAVIOURS, ROOTS, Behaviour
 pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
 
 TESTS = Path(__file__).parents[2]
-DOUBLE = TESTS / "engine_double"
 PAGE = TESTS.parent / "docs" / "engine-double.md"
 MARK = (
     "<!-- From here on made from tests/engine_double/: see "
@@ -36,12 +35,10 @@ AREAS = {
     "CONN": "Storage connections",
     "DOMAIN": "Domains",
     "EVENT": "Events",
-    "FEATURE": "Cluster features",
     "HOST": "Hosts",
     "JOB": "Jobs",
     "MAINT": "Hosts: to maintenance",
     "NET": "Networks",
-    "OPTION": "Engine options",
     "REST": "The API itself",
     "SPM": "The storage pool manager",
     "SSO": "Logging in",

@@ -41,17 +41,6 @@ def test_attaching_succeeds_where_the_activation_fails(engine: Engine) -> None:
     assert ours == [(967, False), (962, True)]
 
 
-@pytest.mark.engine_does("ATTACH-01")
-def test_the_first_domain_is_inactive_then(make: Any) -> None:
-    engine = make(domains=())
-    engine.world.data_center("dc1").status = "uninitialized"
-    wanted = added(engine)
-    engine.world.domain("new").activation_fails = True
-    engine.centre().add(wanted)
-    shown = [engine.attached("new").get().status for _ in range(2)]
-    assert shown == [Status.INACTIVE] * 2
-
-
 @pytest.mark.engine_does("ATTACH-02")
 def test_attach_fails_without_a_word_where_every_host_fails(engine: Engine) -> None:
     wanted = added(engine)
@@ -208,18 +197,6 @@ def test_who_attaches_a_domain_waits_until_it_is_active(engine: Engine) -> None:
     seen = engine.seen_by_others("new")
     answered = engine.centre().add(wanted).status
     assert (seen, answered) == (["locked", "activating"], Status.ACTIVE)
-
-
-def test_a_domain_that_nobody_mounts_is_seen_activating_and_is_as_before(
-    engine: Engine,
-) -> None:
-    engine.attached("data2").deactivate()
-    engine.world.settle()
-    engine.world.export("nfs1.example.com:/exports/data2").answers = False
-    seen = engine.seen_by_others("data2")
-    with refused(400):
-        engine.attached("data2").activate()
-    assert (seen, shown(engine, "data2", 1)) == (["activating"], ["maintenance"])
 
 
 @pytest.mark.engine_does("ATTACH-08")

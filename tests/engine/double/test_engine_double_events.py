@@ -35,14 +35,6 @@ def add(engine: Engine, *words: Any, **more: Any) -> types.Event:
     return found
 
 
-def test_an_event_is_about_something(engine: Engine) -> None:
-    shown = add(engine, host=types.Host(id=engine.world.host("host01").id))
-    assert (shown.code, shown.host.name) == (9802, "host01")
-    later = add(engine, 8, description="x" * 10_001)
-    assert int(later.id) > int(shown.id)
-    assert (len(later.description), later.description[-3:]) == (10_000, "...")
-
-
 @pytest.mark.engine_does("EVENT-06")
 def test_the_newest_event_comes_first(engine: Engine) -> None:
     first, second = add(engine, 1), add(engine, 2)
@@ -50,20 +42,6 @@ def test_the_newest_event_comes_first(engine: Engine) -> None:
     assert [one.id for one in events.list()] == [second.id, first.id]
     assert [one.id for one in events.list(from_=int(first.id))] == [second.id]
     assert [one.id for one in events.list(max=1)] == [second.id]
-
-
-@pytest.mark.engine_does("EVENT-01")
-@pytest.mark.parametrize("missing", ["origin", "severity", "description"])
-def test_what_an_event_wants(engine: Engine, missing: str) -> None:
-    with refused(400, missing):
-        add(engine, **{missing: None})
-
-
-@pytest.mark.engine_does("EVENT-02")
-@pytest.mark.parametrize("origin", ["oVirt", "OVIRT"])
-def test_the_engines_own_origin(engine: Engine, origin: str) -> None:
-    with refused(400, "Illegal Origin"):
-        add(engine, origin=origin)
 
 
 @pytest.mark.engine_does("EVENT-03")
@@ -95,18 +73,3 @@ def test_a_flood_rate_of_zero_drops_what_comes_too_soon(engine: Engine) -> None:
     assert len(engine.world.log.events) == 1
     engine.world.seconds += 1
     add(engine, 2, flood_rate=0)
-
-
-@pytest.mark.parametrize("words", [{}, {"flood_rate": 30}, {"flood_rate": 1}])
-def test_events_without_it_are_all_taken(engine: Engine, words: dict[str, int]) -> None:
-    for number in range(3):
-        add(engine, number, **words)
-    assert len(engine.world.log.events) == 3
-
-
-def test_other_severities_and_objects_are_other_events(engine: Engine) -> None:
-    add(engine, 1, flood_rate=0)
-    add(engine, 2, flood_rate=0, severity=types.LogSeverity.NORMAL)
-    about = types.Host(id=engine.world.host("host01").id)
-    add(engine, 3, flood_rate=0, host=about)
-    assert len(engine.world.log.events) == 3

@@ -13,7 +13,6 @@ from support.engine.double_engine import Engine, made, refused, row
 
 pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
 
-Status = types.HostStatus
 make = pytest.fixture(made)
 
 
@@ -67,16 +66,6 @@ def test_a_host_goes_down_from_up_where_it_cannot_connect(engine: Engine) -> Non
     shown = seen(engine, "host02", 6)
     assert shown[2:] == ["up", "up", "non_operational", "non_operational"]
     assert 13 not in engine.world.log.codes()
-
-
-def test_a_test_chooses_how_long_connecting_takes(engine: Engine) -> None:
-    in_maintenance(engine)
-    engine.world.connecting_reads = 5
-    engine.host("host02").activate()
-    seen(engine, "host02", 6)
-    assert "host02" not in engine.mounted("data1")
-    seen(engine, "host02", 1)
-    assert "host02" in engine.mounted("data1")
 
 
 @pytest.mark.engine_does("UP-02")
@@ -202,17 +191,6 @@ def test_the_next_host_contends_for_spm(engine: Engine) -> None:
     assert shown == ["none", "none", "contending", "spm"]
 
 
-def test_the_first_host_that_comes_is_spm_where_there_is_none(make: Any) -> None:
-    engine = make(hosts=1)
-    engine.host("host01").deactivate()
-    engine.world.settle()
-    assert engine.world.data_center("dc1").status == "problematic"
-    engine.host("host01").activate()
-    engine.world.settle()
-    assert engine.world.host("host01").spm
-    assert engine.world.data_center("dc1").status == "up"
-
-
 def seen_of_all(engine: Engine) -> tuple[str, set[str]]:
     """Return the status of the data center, and those of its domains."""
     center = engine.system.data_centers_service().list()[0].status.value
@@ -231,20 +209,6 @@ def test_an_spm_that_does_not_respond_has_no_successor(engine: Engine) -> None:
 
 
 # -- a domain that some hosts cannot mount
-
-
-def test_a_host_that_misses_the_master_goes_down_with_it(make: Any) -> None:
-    engine = make(domains=("data1",))
-    engine.attached("data1").deactivate()
-    engine.world.settle()
-    engine.row("data1").update(row(mount_options="proto=rdma"))
-    engine.world.host("host03").rdma_ready = False
-    words = {"correlation_id": "mine"}
-    engine.attached("data1").activate(query=words)
-    engine.world.settle()
-    assert engine.world.host("host03").status == "non_operational"
-    last = engine.world.log.events[-1]
-    assert (last.code, last.correlation_id) == (522, "mine")
 
 
 # -- what is shown beside

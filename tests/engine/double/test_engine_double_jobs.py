@@ -48,27 +48,6 @@ def statuses(job: Any) -> set[str]:
 # -- ending jobs and steps
 
 
-def test_a_job_with_steps_ends(engine: Engine) -> None:
-    job = begin(engine)
-    shown = job.get()
-    assert (shown.external, shown.status, shown.end_time) == (
-        True,
-        Status.STARTED,
-        None,
-    )
-    first, _ = step_of(job, "host01"), step_of(job, "host02")
-    first.end()
-    engine.world.seconds += 60
-    job.end(succeeded=False)
-    ended = [step.status.value for step in job.steps_service().list()]
-    assert ended == ["finished", "failed"]
-    shown = job.get()
-    assert (shown.status, (shown.end_time - shown.start_time).seconds) == (
-        Status.FAILED,
-        60,
-    )
-
-
 @pytest.mark.engine_does("JOB-01")
 def test_a_failed_step_fails_the_whole_job(engine: Engine) -> None:
     job = begin(engine)
@@ -87,13 +66,6 @@ def test_a_job_that_has_ended_cannot_be_ended_otherwise(
     jobs.jobs_of(engine.world)[id_of(job)].status = status
     job.end(succeeded=status == "failed")
     assert job.get().status.value == status
-
-
-def test_a_job_that_has_ended_takes_steps(engine: Engine) -> None:
-    job = begin(engine)
-    job.end()
-    step_of(job)
-    assert (job.get().status, statuses(job)) == (Status.FINISHED, {"started"})
 
 
 @pytest.mark.engine_does("JOB-06")
@@ -168,19 +140,6 @@ def test_a_job_that_is_gone(engine: Engine, what: str) -> None:
     }
     with refused(400, "not found|child of the Job"):
         asks[what]()
-
-
-@pytest.mark.engine_does("JOB-10")
-@pytest.mark.parametrize("missing", ["job", "type", "description"])
-def test_what_jobs_and_steps_want(engine: Engine, missing: str) -> None:
-    if missing == "job":
-        with refused(400, "description"):
-            engine.system.jobs_service().add(types.Job())
-        return
-    words: dict[str, Any] = {"type": types.StepEnum.EXECUTING, "description": "x"}
-    del words[missing]
-    with refused(400, missing):
-        begin(engine).steps_service().add(types.Step(**words))
 
 
 @pytest.mark.engine_does("JOB-12")

@@ -74,18 +74,6 @@ def test_machines_and_operations_that_keep_a_host(make: Any) -> None:
     check_refused(make, alone, "no other host of its cluster", hosts=1)
 
 
-def test_what_migrates_how_is_in_the_machines_policy(engine: Engine) -> None:
-    host = engine.world.host("host02")
-    host.vms = ["vm1", "vm2", "vm3"]
-    host.pinned_vms, host.manual_vms = ["vm2"], ["vm3"]
-    found = engine.system.vms_service().list(search="status!=down")
-    assert {vm.name: vm.placement_policy.affinity.value for vm in found} == {
-        "vm1": "migratable",
-        "vm2": "pinned",
-        "vm3": "user_migratable",
-    }
-
-
 @pytest.mark.engine_does("MAINT-19")
 def test_a_refusal_is_an_event_without_a_host(engine: Engine) -> None:
     engine.world.host("host02").running_operations = ["Copying disk d1"]
@@ -95,16 +83,6 @@ def test_a_refusal_is_an_event_without_a_host(engine: Engine) -> None:
 
 
 # -- virtual machines that go, and that do not
-
-
-def test_machines_go_to_the_other_hosts(engine: Engine) -> None:
-    engine.world.host("host02").vms = ["vm1", "vm2"]
-    engine.host("host02").deactivate(query=MINE)
-    engine.world.settle()
-    assert engine.world.host("host02").status == "maintenance"
-    names = [engine.world.host(name).vms for name in ("host01", "host03")]
-    assert names == [["vm1"], ["vm2"]]
-    assert told(engine, 620) == [(engine.world.host("host02").id, "mine")]
 
 
 @pytest.mark.engine_does("MAINT-02")
@@ -157,14 +135,6 @@ def test_a_machine_that_people_migrate_holds_up_the_retries(engine: Engine) -> N
     assert (told(engine, 17), told(engine, 15)) == ([], [])
     (host_named, made_id) = told(engine, 14001)[0]
     assert (host_named, made_id == "mine") == (None, False)
-
-
-def test_a_machine_that_people_migrate_goes_with_the_call(engine: Engine) -> None:
-    host = engine.world.host("host02")
-    host.vms, host.manual_vms = ["vm1"], ["vm1"]
-    engine.host("host02").deactivate()
-    engine.world.settle()
-    assert (host.status, host.vms) == ("maintenance", [])
 
 
 @pytest.mark.engine_does("MAINT-06")

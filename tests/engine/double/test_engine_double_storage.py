@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
 
 Status = types.StorageDomainStatus
 PUBLIC_KEY = types.Ssh(authentication_method=types.SshAuthenticationMethod.PUBLICKEY)
+BY_KEY = {"ssh": PUBLIC_KEY, "activate": False, "reboot": True}
 
 
 make = pytest.fixture(made)
@@ -54,16 +55,6 @@ def test_managed_options_are_refused(engine: Engine, options: str, named: str) -
     assert engine.world.connection_of("data1").mount_options is None
 
 
-@pytest.mark.parametrize(
-    "options",
-    ["rdma", "proto=rdma,port=20049", "nconnect=4,hard", "vers=4=2", "typo", ""],
-)
-def test_everything_else_passes(engine: Engine, options: str) -> None:
-    shown = engine.row("data1").update(row(mount_options=options), force=True)
-    assert (shown.mount_options or "") == options
-    assert engine.world.connection_of("data1").mount_options == options
-
-
 @pytest.mark.engine_does("CONN-04")
 def test_five_hundred_characters_are_the_most(engine: Engine) -> None:
     engine.row("data1").update(row(mount_options="x" * 500), force=True)
@@ -87,13 +78,6 @@ def test_a_forced_update_changes_the_row_and_nothing_else(engine: Engine) -> Non
     assert set(engine.mounted("data2").values()) == {"tcp"}
     assert engine.attached("data2").get().status == Status.ACTIVE
     assert engine.world.connection_of("data2").nfs_version == "v4_2"
-
-
-@pytest.mark.engine_does("CONN-10")
-def test_two_domains_on_a_row_are_refused(engine: Engine) -> None:
-    engine.world.domain("data1").connection = engine.world.domain("data2").connection
-    with refused(409, "data1,data2"):
-        engine.row("data2").update(row(mount_options="rdma"), force=True)
 
 
 @pytest.mark.engine_does("CONN-16")
@@ -132,18 +116,6 @@ def test_the_same_export_is_known_already(engine: Engine) -> None:
         engine.row("data2").update(row(path="/exports/data1"), force=True)
 
 
-@pytest.mark.engine_does("CONN-08")
-def test_a_row_can_be_added_without_a_host_and_removed(engine: Engine) -> None:
-    words = {"type": types.StorageType.NFS, "address": "nfs1.example.com"}
-    with refused(400, "path"):
-        engine.rows.add(row(**words))
-    made = engine.rows.add(row(path="/exports/new", **words))
-    assert all(len(h.mounts) == 2 for h in engine.world.hosts.values())
-    assert len(engine.rows.list()) == 3
-    engine.rows.storage_connection_service(made.id).remove()
-    assert len(engine.rows.list()) == 2
-
-
 @pytest.mark.engine_does("CONN-17")
 def test_a_row_in_use_cannot_be_removed(engine: Engine) -> None:
     with refused(409, "data1"):
@@ -167,15 +139,6 @@ def test_create_attach_and_the_way_to_active(engine: Engine) -> None:
     assert engine.domains.storage_domain_service(made.id).get().status is None
     assert engine.attached("new").get().status == Status.ACTIVE
     assert engine.world.log.codes() == [956, 966, 962]
-
-
-@pytest.mark.engine_does("DOMAIN-21")
-@pytest.mark.parametrize("missing", ["name", "host", "type", "storage"])
-def test_an_add_has_mandatory_fields(engine: Engine, missing: str) -> None:
-    wanted = engine.new()
-    setattr(wanted, missing, None)
-    with refused(400, missing):
-        engine.domains.add(wanted)
 
 
 @pytest.mark.engine_does("DOMAIN-25", "DOMAIN-30", "EVENT-21", "EVENT-22", "EVENT-23")
@@ -228,14 +191,6 @@ def test_names_that_a_domain_cannot_have(engine: Engine, name: str) -> None:
         engine.domains.add(wanted)
 
 
-@pytest.mark.engine_does("DOMAIN-36")
-def test_an_add_with_a_row_that_there_is_not(engine: Engine) -> None:
-    wanted = engine.new()
-    wanted.storage = types.HostStorage(id="11111111-2222-3333-4444-555555555555")
-    with refused(500, "Can't find"):
-        engine.domains.add(wanted)
-
-
 @pytest.mark.engine_does("DOMAIN-28")
 def test_the_id_of_an_add_counts_for_an_import_only(engine: Engine) -> None:
     mine = "99999999-2222-3333-4444-555555555555"
@@ -248,17 +203,6 @@ def test_the_id_of_an_add_counts_for_an_import_only(engine: Engine) -> None:
     wanted.id = mine
     with refused(500, "validation failure"):
         engine.domains.add(wanted)
-
-
-@pytest.mark.engine_does("REST-21")
-def test_a_host_that_there_is_not_is_named_in_a_fault(engine: Engine) -> None:
-    wanted = engine.new()
-    wanted.host = types.Host(id="nobody")
-    with refused(404, "Entity not found: nobody"):
-        engine.domains.add(wanted)
-    named = engine.world.domain("data2").id
-    with refused(404, "Entity not found: nobody"):
-        engine.domains.storage_domain_service(named).remove(host="nobody")
 
 
 def lies_there(engine: Engine, export: str, domain: str) -> None:
@@ -282,16 +226,6 @@ def test_a_name_is_used_once(engine: Engine) -> None:
         engine.domains.add(wanted)
     assert "nfs1.example.com:/exports/new" not in engine.world.host("host01").mounts
     assert engine.world.log.codes() == []
-
-
-def test_the_first_domain_of_a_data_center_is_its_master(make: Any) -> None:
-    engine = make(domains=())
-    engine.world.data_center("dc1").status = "uninitialized"
-    made = engine.domains.add(engine.new())
-    engine.centre().add(types.StorageDomain(id=made.id))
-    engine.world.settle()
-    assert engine.attached("new").get().master
-    assert engine.world.data_center("dc1").status == "up"
 
 
 @pytest.mark.engine_does("DOMAIN-31", "DOMAIN-32", "DOMAIN-35")
@@ -336,110 +270,13 @@ def test_a_removal_mounts_to_format_and_else_leaves_the_mounts(engine: Engine) -
 # -- activating and deactivating
 
 
-def test_stages_can_take_more_reads(make: Any) -> None:
-    engine = make(reads_per_stage=2)
-    engine.attached("data2").deactivate()
-    seen = [engine.attached("data2").get().status for _ in range(4)]
-    assert seen == [Status.LOCKED] * 2 + [Status.PREPARING_FOR_MAINTENANCE] * 2
-
-
 @pytest.mark.engine_does("DOMAIN-40")
 def test_no_status_outside_of_the_data_center(engine: Engine) -> None:
     assert {d.status for d in engine.domains.list()} == {None}
     assert {d.status for d in engine.centre().list()} == {Status.ACTIVE}
 
 
-def test_the_last_master_leaves_a_stale_mount_on_the_spm_host(make: Any) -> None:
-    engine = make(domains=("data1",))
-    engine.attached("data1").deactivate()
-    engine.world.settle()
-    assert engine.mounted("data1") == {"host01": "tcp"}
-    centre = engine.world.data_center("dc1")
-    assert centre.status == "maintenance"
-    engine.row("data1").update(row(mount_options="proto=rdma"))
-    engine.attached("data1").activate()
-    assert engine.attached("data1").get().status == Status.ACTIVE
-    assert engine.mounted("data1") == {
-        "host01": "tcp",
-        "host02": "rdma",
-        "host03": "rdma",
-    }
-    assert centre.status == "up"
-
-
-# -- hosts and what they mount
-
-
-def test_the_hosted_engines_domain_stays_mounted(make: Any) -> None:
-    engine = make(hosted_engine=True)
-    engine.host("host02").deactivate()
-    engine.world.settle()
-    kept = ["nfs1.example.com:/exports/hosted_storage"]
-    assert list(engine.world.host("host02").mounts) == kept
-    assert engine.world.log.codes() == [620]
-
-
-@pytest.mark.parametrize("kind", ["iso", "export"])
-def test_a_failed_mount_of_iso_and_export_domains_is_ignored(
-    make: Any, kind: str
-) -> None:
-    engine = make(**{kind: True})
-    engine.row(kind).update(row(mount_options="proto=rdma"), force=True)
-    host = engine.world.host("host02")
-    host.rdma_ready = False
-    host.reboot()
-    engine.world.settle()
-    assert host.status == "up"
-    assert "host02" not in engine.mounted(kind)
-
-
-# -- virtual machines in the way
-
-
-def test_virtual_machines_by_domain_and_host(engine: Engine) -> None:
-    host, found = engine.world.host("host02"), engine.world.domain("data2")
-    host.vms, found.running_vms = ["vm1", "vm2"], ["vm2"]
-    vms = engine.system.vms_service().list(search="status!=down")
-    assert {vm.name: vm.host.id for vm in vms} == {"vm1": host.id, "vm2": host.id}
-    of_domain = engine.domains.storage_domain_service(found.id).vms_service().list()
-    assert [vm.name for vm in of_domain] == ["vm2"]
-
-
 # -- installing a host
-
-
-@pytest.mark.engine_does("HOST-23", "HOST-24")
-def test_reinstall_wants_a_password_or_the_key(engine: Engine) -> None:
-    with refused(409):
-        engine.host("host02").install(ssh=PUBLIC_KEY)
-    engine.world.host("host02").status = "maintenance"
-    with refused(400, "password"):
-        engine.host("host02").install()
-    engine.host("host02").install(ssh=PUBLIC_KEY)
-
-
-@pytest.mark.engine_does("HOST-25", "HOST-26")
-def test_reinstall_reboots_and_does_not_activate(engine: Engine) -> None:
-    engine.world.host("host02").status = "maintenance"
-    engine.host("host02").install(ssh=PUBLIC_KEY)
-    seen = [engine.host("host02").get().status.value for _ in range(4)]
-    assert seen[-3:] == ["installing", "reboot", "maintenance"]
-
-
-@pytest.mark.parametrize(
-    ("words", "statuses"),
-    [
-        ({"reboot": False}, ["installing", "installing", "maintenance"]),
-        ({"activate": True}, ["installing", "reboot", "initializing"]),
-    ],
-)
-def test_a_reinstalled_host_goes_on_as_is_said(
-    engine: Engine, words: dict[str, bool], statuses: list[str]
-) -> None:
-    engine.world.host("host02").status = "maintenance"
-    engine.host("host02").install(ssh=PUBLIC_KEY, **words)
-    seen = [engine.host("host02").get().status.value for _ in range(4)]
-    assert seen == ["maintenance", *statuses]
 
 
 def reinstalled(engine: Engine, *tasks: str, **more: Any) -> Any:
@@ -450,7 +287,7 @@ def reinstalled(engine: Engine, *tasks: str, **more: Any) -> Any:
     host = engine.world.host("host02")
     host.status = "maintenance"
     host.more.update(more)
-    engine.host("host02").install(ssh=PUBLIC_KEY)
+    engine.host("host02").install(**BY_KEY)
     engine.world.settle()
     return host
 
@@ -465,7 +302,7 @@ def test_a_failed_reinstall(engine: Engine) -> None:
 @pytest.mark.engine_does("HOST-29")
 def test_a_reinstall_begins_after_its_answer(engine: Engine) -> None:
     engine.world.host("host02").status = "maintenance"
-    engine.host("host02").install(ssh=PUBLIC_KEY)
+    engine.host("host02").install(**BY_KEY)
     assert engine.world.log.codes() == []
     assert engine.host("host02").get().status.value == "maintenance"
 

@@ -182,38 +182,6 @@ def test_the_run_does_every_verb_and_leaves_nothing(pretended):
     assert pretended.left() == before
 
 
-@pytest.mark.engine
-def test_without_a_way_to_hosts_what_cannot_run_is_named(pretended):
-    for host in pretended.double.world.hosts.values():
-        host.addon = False
-    before = pretended.left()
-    found = pretended.run()
-    skipped = {name: one.why for name, one in found.items() if one.outcome == SKIPPED}
-    refused = [name for name, why in skipped.items() if "HOSTS=ssh" in why]
-    assert sorted(refused) == [
-        "domain convert, offline",
-        "domain convert, rolling",
-        "domain heal",
-        "policy push",
-    ]
-    assert sorted({*skipped} - {*refused}) == [
-        "domain revert, offline",
-        "domain revert, rolling",
-    ]
-    assert [one for one in found.values() if one.outcome == FAILED] == []
-    assert pretended.left() == before
-
-
-@pytest.mark.engine
-def test_where_little_is_given_little_is_done(pretended):
-    before = pretended.left()
-    found = pretended.run(export=None, nic=None, rdma=False)
-    skipped = [name for name, one in found.items() if one.outcome == SKIPPED]
-    assert {"domain create", "domain convert, rolling", "network attach"} <= {*skipped}
-    assert [one for one in found.values() if one.outcome == FAILED] == []
-    assert pretended.left() == before
-
-
 # One changing request of each act, during which the signal is sent.
 MOMENTS = {
     "a network in no cluster yet": ("POST", "^/networks$"),

@@ -35,7 +35,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
 )
 from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionRequest
 from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_heal
-from ovirt_rdma.engine_sdk_tools.domains.create_plan import (
+from ovirt_rdma.engine_sdk_tools.domains.create import (
     DomainRequest,
     plan_domain_create,
 )

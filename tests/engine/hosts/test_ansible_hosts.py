@@ -25,9 +25,13 @@ from support.problems import problem
 from ovirt_rdma.engine_sdk_tools.hosts import ansible as ansible_hosts
 from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import (
+    Access,
     AnsibleHosts,
     explain_failure,
+    inventory_of,
     read_answers,
+    read_inventory,
+    why_not_asked,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
     FAILED,
@@ -37,12 +41,6 @@ from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
     AnsibleRun,
     HostOutcome,
     run_order,
-)
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
-    Access,
-    inventory_of,
-    read_inventory,
-    why_not_asked,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import Host

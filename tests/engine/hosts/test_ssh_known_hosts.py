@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import (
     known_hosts_text,
     read_key,
     why_not_asked,

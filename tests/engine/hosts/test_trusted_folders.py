@@ -18,10 +18,9 @@ from support.engine.host_deploy import make_collection
 from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.hosts import ansible_run, deploy_hook
-from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import AnsibleHosts, read_inventory
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import is_trusted
 from ovirt_rdma.engine_sdk_tools.hosts.deploy_hook import PostTasksProblem
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import read_inventory
 from ovirt_rdma.engine_sdk_tools.model import Host
 from ovirt_rdma.host.system import commands
 

@@ -38,13 +38,13 @@ from ovirt_rdma.engine_sdk_tools.fleet.preparation import (
     other_policy,
     plan_preparation,
 )
-from ovirt_rdma.engine_sdk_tools.hosts import inventory
-from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import HostOutcome
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
+from ovirt_rdma.engine_sdk_tools.hosts import ansible
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import (
     Prepared,
     judged,
     with_outcome,
 )
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import HostOutcome
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, REBOOT
 
@@ -346,12 +346,12 @@ def test_the_role_says_what_is_required():
     roles = Path(__file__).parents[3] / "host_deploy/roles"
     variables = yaml.safe_load((roles / "prepare/vars/main.yml").read_text())
     said = jinja2.Template(
-        f"{inventory.SENTINEL} {variables['ovirt_rdma_proof']}"
+        f"{ansible.SENTINEL} {variables['ovirt_rdma_proof']}"
     ).render(
         ovirt_rdma_host={"version": "0.9"},
         ovirt_rdma_policy_result={"file_digest": "x:1"},
     )
-    assert inventory.policy_proven(said) == "x:1"
+    assert ansible.policy_proven(said) == "x:1"
 
 
 def result(kind, task, **more):

@@ -19,8 +19,7 @@ from support.engine.told_hosts import (
 )
 
 from ovirt_rdma.engine_sdk_tools.model import FAIL, UNKNOWN
-from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
-from ovirt_rdma.engine_sdk_tools.report.model import verdict_text
+from ovirt_rdma.engine_sdk_tools.report.model import report_of, row_of, verdict_text
 from ovirt_rdma.host.facts.devices import Neighbour, OvirtNetwork
 from ovirt_rdma.host.facts.model import DegradedMark, Route
 
@@ -41,10 +40,9 @@ def made(*reports, domains=None, hosts=None, clusters=None):
     hosts = hosts or [host(one.host) for one in reports]
     its = engine(*hosts, domains=domains)
     rows = [
-        report_hosts.row_of(its, one, report, WANTED, domains)
-        for one, report in zip(hosts, reports)
+        row_of(its, one, report, WANTED, domains) for one, report in zip(hosts, reports)
     ]
-    return report_hosts.report_of(
+    return report_of(
         its, rows, WANTED, domains, made_at="2026-11-23T16:00:00Z", version="0.2.0"
     )
 

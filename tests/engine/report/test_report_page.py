@@ -27,9 +27,8 @@ from support.engine.told_hosts import (
 from support.storage.benchmarks import TCP, benchmark, counted, rates
 
 from ovirt_rdma.engine_sdk_tools.model import Cell
-from ovirt_rdma.engine_sdk_tools.report import hosts as report_hosts
 from ovirt_rdma.engine_sdk_tools.report import page
-from ovirt_rdma.engine_sdk_tools.report.model import Fallen, PlanStep
+from ovirt_rdma.engine_sdk_tools.report.model import Fallen, PlanStep, report_of, row_of
 from ovirt_rdma.engine_sdk_tools.report.page import (
     MOST_RESULTS,
     MOST_SHOWN,
@@ -102,10 +101,10 @@ def made(hosts=3, domains=("data1", "data2"), silent=(3,), results=(RESULT,)):
     its_engine = engine(*its, domains=engines_domains)
     wanted = None
     rows = [
-        report_hosts.row_of(its_engine, one, report, wanted, engines_domains)
+        row_of(its_engine, one, report, wanted, engines_domains)
         for one, report in zip(its, told)
     ]
-    found = report_hosts.report_of(
+    found = report_of(
         its_engine,
         rows,
         wanted,

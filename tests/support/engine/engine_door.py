@@ -21,7 +21,7 @@ import yaml
 from engine_double import EngineDouble, SimHost, World
 from engine_double.answers import Answer
 
-from ovirt_rdma.engine_sdk_tools.hosts.inventory import (
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import (
     NOT_PREPARED,
     SENTINEL,
     WITHOUT_HARDWARE,

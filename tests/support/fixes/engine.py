@@ -143,7 +143,7 @@ ENGINE = {
     ),
     "domain that exists, over TCP": Row(
         fixed(
-            "engine_sdk_tools/domains/create_plan.py:existing_domain",
+            "engine_sdk_tools/domains/create.py:existing_domain",
             "ovirt-rdma domain convert 1 --to 1",
         ),
         f"domain create data1 --datacenter dc1 --export {EXPORT} -y",

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Test what the engine's tools make of the network paths that a host reports."""
+"""Test what the engine's tools make of the network paths and the health that a host
+reports.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,16 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import transports_in_use
 from ovirt_rdma.engine_sdk_tools.fleet import check
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     HostReport,
+    health_cell,
+    health_of,
     paths_cell,
     paths_of,
+    with_health,
     with_paths,
 )
 from ovirt_rdma.engine_sdk_tools.model import FAIL, NONE, OK, UNKNOWN, WARN, Cell
 from ovirt_rdma.host.system.json_codec import plain
+from ovirt_rdma.storage.health.state import HealthState, MountHealth
 from ovirt_rdma.storage.paths.state import DOWN, UNPROVEN, PathsState
 
 pytestmark = pytest.mark.engine
@@ -71,7 +77,7 @@ def told(*servers):
         (told(HALF, DEAD), FAIL, "1 of 4", "nas2: 10.98.0.1 is down", "check its"),
     ],
 )
-def test_the_cell_of_a_host(report, verdict, text, sentence, fix):
+def test_the_paths_of_a_host(report, verdict, text, sentence, fix):
     cell = paths_cell(report)
     assert (cell.verdict, cell.text) == (verdict, text)
     assert sentence in cell.sentence
@@ -94,7 +100,7 @@ BAD = Cell(FAIL, "tcp", "data1 runs over tcp", "heal")
         (BAD, HALF, FAIL, "tcp", "heal"),
     ],
 )
-def test_the_cell_of_a_domain(cell, server, verdict, text, fix):
+def test_the_paths_of_a_domain(cell, server, verdict, text, fix):
     found = with_paths(cell, server)
     assert (found.verdict, found.text, found.fix) == (verdict, text, fix)
     assert found.sentence.startswith(f"{cell.sentence}; nas")
@@ -163,7 +169,7 @@ def test_a_path_that_is_down_is_a_failure_that_warns():
         ({"moves": True}, True),
     ],
 )
-def test_another_form_is_not_taken_for_good(change, odd):
+def test_another_form_of_paths_is_not_taken_for_good(change, odd):
     data = {**plain(WHOLE), **change}
     its = HostReport("hv1", status={"paths": {"servers": [data]}})
     cell = paths_cell(its)
@@ -172,23 +178,164 @@ def test_another_form_is_not_taken_for_good(change, odd):
     )
 
 
-anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just("down"),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["servers", "paths", "exports", "state", "last"]),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=12,
-)
+def anything(*keys):
+    """Return what JSON can be, with these keys."""
+    return st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.text(max_size=5)
+        | st.sampled_from(["down", "dead"]),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(keys), inner, max_size=4)
+        ),
+        max_leaves=12,
+    )
 
 
-@given(anything)
-def test_any_report_has_a_cell(data):
+@given(anything("servers", "paths", "exports", "state", "last"))
+def test_any_paths_have_a_cell(data):
     its = HostReport("hv1", status={"paths": data})
     assert paths_cell(its).verdict in (NONE, WARN)
     for one in paths_of(its):
         assert with_paths(GOOD, one).verdict == WARN
+
+
+# -- health
+
+
+def health_of_mount(state, name="a", **more):
+    return MountHealth(f"nas:/{name}", f"/mnt/{name}", "rdma", "4.2", state, **more)
+
+
+def watched(*mounts):
+    return HostReport("hv1", status={"health": plain(HealthState(0, 0, 10, mounts))})
+
+
+HUNG = health_of_mount(
+    "stalled", cause="server", certain=False, sentence="silent", fix="start it"
+)
+
+
+@pytest.mark.parametrize(
+    ("report", "verdict", "text", "sentence", "fix"),
+    [
+        (
+            HostReport("hv1", problem="no answer", fix="look"),
+            UNKNOWN,
+            "unknown",
+            "no answer",
+            "look",
+        ),
+        (HostReport("hv1", status={}), NONE, "-", "nobody watches its mounts", ""),
+        (HostReport("hv1", status={"health": None}), NONE, "-", "nobody watches", ""),
+        (watched(), OK, "ok", "NFS mounts that answer: 0", ""),
+        (
+            watched(health_of_mount("ok"), health_of_mount("ok", "b")),
+            OK,
+            "ok",
+            "NFS mounts that answer: 2",
+            "",
+        ),
+        (
+            watched(health_of_mount("ok"), HUNG),
+            FAIL,
+            "1 stalled",
+            "nas:/a is stalled (probably server): silent",
+            "start it",
+        ),
+        (
+            watched(
+                health_of_mount("slow", cause="path", sentence="late"),
+                health_of_mount("dead", "b"),
+            ),
+            FAIL,
+            "1 dead",
+            "nas:/b is dead: ",
+            "on the host: ovirt-rdma-host nfs health",
+        ),
+        (
+            watched(
+                health_of_mount("slow", cause="path", sentence="late"),
+                health_of_mount("unknown", "b"),
+            ),
+            WARN,
+            "1 slow",
+            "nas:/a is slow (path): late",
+            "on the host: ovirt-rdma-host nfs health",
+        ),
+        (
+            watched(health_of_mount("unknown")),
+            UNKNOWN,
+            "1 unknown",
+            "nas:/a is unknown",
+            "on the host",
+        ),
+        (watched(*[HUNG] * 5), FAIL, "5 stalled", "silent and 2 more", "start it"),
+    ],
+)
+def test_the_health_of_a_host(report, verdict, text, sentence, fix):
+    cell = health_cell(report)
+    assert (cell.verdict, cell.text) == (verdict, text)
+    assert sentence in cell.sentence
+    assert cell.fix.startswith(fix)
+
+
+WHERE = ("nas:/a", "/mnt/a")
+
+
+@pytest.mark.parametrize(
+    ("cell", "state", "verdict", "text", "fix"),
+    [
+        (GOOD, "ok", OK, "rdma", ""),
+        (GOOD, "stalled", FAIL, "rdma, stalled", "start it"),
+        (GOOD, "dead", FAIL, "rdma, dead", "start it"),
+        (GOOD, "slow", WARN, "rdma, slow", "start it"),
+        (GOOD, "unknown", UNKNOWN, "rdma, unknown", "start it"),
+        (BAD, "dead", FAIL, "tcp, dead", "start it"),
+        # The wrong transport is worse, and its fix stays.
+        (BAD, "slow", FAIL, "tcp", "heal"),
+    ],
+)
+def test_the_health_of_a_domain(cell, state, verdict, text, fix):
+    what = ("server", True, "id", "why", "start it")
+    health = MountHealth(*WHERE, "rdma", "4.2", state, *what)
+    found = with_health(cell, health)
+    assert (found.verdict, found.text, found.fix) == (verdict, text, fix)
+    assert found.sentence.startswith(cell.sentence)
+    assert ("why" in found.sentence) is (state != "ok")
+
+
+def test_without_health_a_cell_is_unchanged():
+    assert with_health(GOOD, None) is GOOD
+
+
+@pytest.mark.parametrize(
+    ("change", "odd"),
+    [
+        ({"in a later version": 1}, False),
+        ({"state": "of a later version"}, True),
+        ({"state": None}, True),
+        ({"sentence": 1}, True),
+        ({"sentence": "x" * 501}, False),
+        ({"certain": "yes"}, True),
+    ],
+)
+def test_another_form_of_health_is_unknown_and_not_left_out(change, odd):
+    report = watched(health_of_mount("ok", "b"))
+    its = {**plain(health_of_mount("ok")), **change}
+    report.status["health"]["mounts"].append(its)
+    assert health_cell(report).verdict == (UNKNOWN if odd else OK)
+    _, health = health_of(report)
+    assert health.mountpoint == "/mnt/a"
+    assert len(health.sentence) <= 500
+    assert with_health(GOOD, health).verdict == (UNKNOWN if odd else OK)
+
+
+@given(anything("mounts", "state", "export", "cause", "fix"))
+def test_any_health_has_a_cell(data):
+    report = HostReport("hv1", status={"health": data})
+    assert health_cell(report).verdict in (OK, WARN, FAIL, UNKNOWN, NONE)
+    for one in health_of(report) or ():
+        assert with_health(GOOD, one).text
