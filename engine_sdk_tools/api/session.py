@@ -14,6 +14,7 @@ certain that the engine did not make it.
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 import threading
@@ -206,7 +207,7 @@ class Session:
         self.performed: list[Call] = []
         self.listener: Listener = Listener()
         self._patience_s = patience_s
-        self._trouble_noted = False
+        self._trouble_noted, self._trouble_ended = False, -math.inf
         # After the first answer; before that, the address may be wrong.
         self._answered = False
         self._closed = False
@@ -376,6 +377,7 @@ class Session:
         began = self.clock()
         tries = 0
         while True:
+            asked = self.clock()
             try:
                 result = act()
             except EngineProblem as problem:
@@ -388,18 +390,21 @@ class Session:
                 left_s = began + limit_s - self.clock()
                 if left_s <= 0:
                     raise
-                self._note(problem, limit_s)
+                self._note(problem, limit_s, asked)
                 pauses = _BUSY_PAUSES_S if problem.kind == BUSY else _PAUSES_S
                 pause_s = pauses[min(tries, len(pauses) - 1)]
                 tries += 1
                 self.sleep(min(pause_s, left_s))
             else:
-                self._trouble_noted = False
+                with self._lock:
+                    if self._trouble_noted:
+                        self._trouble_noted, self._trouble_ended = False, self.clock()
                 return result
 
-    def _note(self, problem: EngineProblem, limit_s: float) -> None:
+    def _note(self, problem: EngineProblem, limit_s: float, asked: float) -> None:
         with self._lock:
-            if self._trouble_noted:
+            # What was asked before another request succeeded is of the same trouble.
+            if self._trouble_noted or asked < self._trouble_ended:
                 return
             self._trouble_noted = True
         self.listener.note(f"{problem.one_line}; retrying for up to {limit_s:.0f} s")

@@ -542,31 +542,47 @@ _KERNELS = "connections of the kernel (NFS, iSER, SRP)"
 
 
 def _protected(about: About, port: RocePort, netdev: Netdev, dcb: Dcb) -> Finding:
-    """Return the finding whether those connections have a priority with PFC.
-
-    RDMA CM takes that of a VLAN from its egress map (iboe_tos_to_sl).
-    """
+    """Return the finding whether those connections have a priority with PFC."""
     lossless, tos = dcb.pfc_priorities or (), port.port.default_tos
     shown = f"{netdev.name} has PFC for priority {_list(lossless)}"
-    known = {one.value: one.priority for one in dcb.dscp_priorities or ()}
-    by_dscp = None if tos is None else known.get(tos >> 2, tos >> 5)
-    tagged = any(above.driver == "vlan" for above in port.with_address)
-    priority = by_dscp if dcb.trust == "dscp" else 0
-    # Without a known source of the priority it is known only if both give the same.
-    if priority is None or (dcb.trust != "dscp" and tagged):
+    priorities = _priorities(port, dcb)
+    if priorities is None:
         return about.skips(f"{shown}; the priority of {_KERNELS} is unknown")
-    if dcb.trust not in ("dscp", "pcp") and by_dscp != priority:
-        return about.skips(f"{shown}; the priority of {_KERNELS} is unknown")
-    have = f"{_KERNELS} have type of service {tos} and so priority {priority}"
+    have = f"{_KERNELS} have type of service {tos} and so "
+    if tos is None or dcb.trust == "pcp":
+        have = f"{_KERNELS} have "
+    have += f"priority {_list(sorted(priorities))}"
     if dcb.trust == "pcp":
-        have = f"{_KERNELS} have priority 0, because a VLAN's tag decides"
-    if priority in lossless:
+        have += ", because a VLAN's tag decides"
+    if priorities <= set(lossless):
         return about.passes(f"{shown}; {have}")
     return about.warns(
         f"{shown}, but {have}: flow control does not protect them",
         f"write roce: {{priority: {lossless[0]}}} for it in the policy "
         f"({CLASS.id}, {TOS.id}), and trust the DSCP",
     )
+
+
+def _priorities(port: RocePort, dcb: Dcb) -> Optional[set[int]]:
+    """Return the priorities of the kernel's connections by the netdevs with an address;
+    None if unknown. RDMA CM takes that of a VLAN from its egress map (iboe_tos_to_sl).
+    """
+    tos, by_dscp, by_tag = port.port.default_tos, None, set()
+    if tos is not None:
+        known = {one.value: one.priority for one in dcb.dscp_priorities or ()}
+        by_dscp = {known.get(tos >> 2, tos >> 5)}
+    if dcb.trust == "dscp":
+        return by_dscp
+    for netdev in port.with_address:
+        egress = netdev.egress if netdev.driver == "vlan" else ()
+        if egress is None or (egress and tos is None):
+            return None
+        # The kernel's priority of a type of service (ip_tos2prio).
+        priority = (0, 2, 6, 4)[((tos or 0) & 0x1E) >> 3]
+        by_tag.add({one.value: one.priority for one in egress}.get(priority, 0))
+    by_tag = by_tag or {0}
+    # Without a known source of the priority it is known only if both give the same.
+    return by_tag if dcb.trust == "pcp" or by_tag == by_dscp else None
 
 
 def _ecn(about: About, port: RocePort, base: Interface) -> Finding:

@@ -67,7 +67,9 @@ def test_documents(installed):
 
 
 def test_refusals(host):
-    host("enable").refused(4, f"{LAUNCHER} is missing", "fix: install the package")
+    host("enable").refused(
+        4, f"{LAUNCHER} is missing", "fix: install ovirt-rdma-host again"
+    )
     other = under(host.root, ENABLED)
     other.parent.mkdir(parents=True)
     other.write_text("of somebody else\n")

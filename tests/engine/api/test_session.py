@@ -121,6 +121,33 @@ def test_reads_survive_a_restart_with_one_note(double, session):
     assert len(session.listener.notes) == 1
 
 
+def test_an_answer_that_comes_late_is_no_second_trouble(session, monkeypatch):
+    """Two requests fail by one restart, and one is seen to fail when the other, sent
+    again, has succeeded.
+    """
+    session.read(HOSTS)
+    send, failed, well = session._ask, threading.Barrier(2), threading.Event()
+    late = Read("clusters", "reading the clusters")
+
+    def restarting(asked, limit_s):
+        if asked is late and not well.is_set():
+            failed.wait(10)
+            well.wait(10)
+        elif asked is HOSTS and not session.listener.notes:
+            failed.wait(10)
+        else:
+            return send(asked, limit_s)
+        raise of_curl(7, "refused", asked.doing, "the engine e")
+
+    monkeypatch.setattr(session, "_ask", restarting)
+    reading = threading.Thread(target=session.read, args=(late,))
+    reading.start()
+    session.read(HOSTS)
+    well.set()
+    reading.join()
+    assert len(session.listener.notes) == 1
+
+
 def test_patience_ends(double, session, clock):
     session.read(HOSTS)
     double.fail_next("GET", "/hosts$", ServiceUnavailableHtml, times=1000)

@@ -19,7 +19,7 @@ from ovirt_rdma.host.changes.journal import (
     ROLLED_BACK,
     Ledger,
     Run,
-    open_run,
+    refuse_while_open,
 )
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.daemon.partitions import (
@@ -29,6 +29,7 @@ from ovirt_rdma.host.daemon.partitions import (
     is_own,
     made_by,
 )
+from ovirt_rdma.host.errors import Refused
 from ovirt_rdma.host.facts.devices import NetdevUse
 from ovirt_rdma.host.paths import DAEMON_UNIT as UNIT
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy
@@ -263,6 +264,10 @@ WAITS = replace(made(OTHER), confirm_by=99)
     ],
 )
 def test_which_run_is_in_the_way(runs, words):
-    said = open_run(Ledger(tuple(runs)), is_own)
+    said = ""
+    try:
+        refuse_while_open(Ledger(tuple(runs)), may_end=is_own)
+    except Refused as refused:
+        said = str(refused)
     assert said.startswith(words)
     assert bool(said) == bool(words)

@@ -464,6 +464,30 @@ def test_the_priority_of_a_type_of_service(entries, tos, verdict):
     assert ("write roce: {priority: 3} for it" in text) == (verdict == "WARN")
 
 
+@pytest.mark.parametrize(
+    ("egress", "tos", "trust", "verdict", "words"),
+    [
+        ((PriorityOf(0, 3),), 0, "pcp", "PASS", "priority 3, because a VLAN's tag"),
+        ((PriorityOf(2, 3),), 106, "pcp", "PASS", "priority 3, because a VLAN's tag"),
+        ((PriorityOf(2, 3),), 0, "pcp", "WARN", "priority 0, because a VLAN's tag"),
+        ((), 0, "pcp", "WARN", "priority 0, because a VLAN's tag"),
+        ((PriorityOf(0, 3),), None, "pcp", "SKIP", "is unknown"),
+        (None, 0, "pcp", "SKIP", "is unknown"),
+        ((PriorityOf(0, 3),), 0, None, "SKIP", "is unknown"),
+        ((PriorityOf(2, 3),), 106, None, "PASS", "tos 106 and so priority 3"),
+        ((PriorityOf(0, 5),), 106, "dscp", "PASS", "tos 106 and so priority 3"),
+    ],
+)
+def test_the_egress_map_of_a_vlan_decides(egress, tos, trust, verdict, words):
+    """RDMA CM takes the priority of a VLAN from it (iboe_tos_to_sl)."""
+    on_vlan = ethernet(uppers=("ens1.7",), dcb=Dcb((3,), trust=trust))
+    vlan = above("ens1.7", "ens1", 1500, driver="vlan", egress=egress, **STORAGE)
+    host = _host(on_vlan, vlan, device=roce_device(default_tos=tos))
+    found, text = findings(roce.PFC, host)["ens1"]
+    assert found == verdict
+    assert words in text.replace("type of service", "tos")
+
+
 @pytest.mark.parametrize("rule", [roce.PFC, roce.ECN])
 def test_soft_roce_has_no_flow_control(rule):
     host = _host(ethernet(), device=roce_device(driver="rdma_rxe"))
