@@ -365,12 +365,15 @@ def tick(page):
 
 def test_a_page_that_nobody_uses_asks_no_more_and_grows_old(portal):
     """It would keep the session of a user who has gone."""
+    begun = time.monotonic()
     page = portal()
     reveal(page)
     page.value_of(LATER % (31 * 60_000))
     tick(page)
     text = text_of(page, "document.body.innerText.includes('The data are old')")
-    assert "31 minutes old" in text
+    (minutes,) = re.findall(r"(\d+) minutes old", text)
+    # On a busy machine the page itself takes minutes.
+    assert 31 <= int(minutes) <= 32 + (time.monotonic() - begun) // 60
     assert "✓" not in text
     assert len(portal.shown.asked) == 1
     page.value_of("document.dispatchEvent(new Event('keydown'))", PAGE)
