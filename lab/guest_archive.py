@@ -11,6 +11,8 @@ import io
 import tarfile
 from pathlib import Path
 
+from lab.cache import provisioned
+
 
 class GuestArchive:
     """Collects files; root owns all of them."""
@@ -29,9 +31,11 @@ class GuestArchive:
 
     def add_modules(self, folder: Path, place: str) -> None:
         """Add the Python modules in and below ``folder`` under ``place``, and what
-        ``lab.layer_program.compile_checkout`` has compiled of them.
+        ``lab.layer_program.compile_checkout`` has compiled of them for guests.
         """
-        for path in sorted((*folder.rglob("*.py"), *folder.rglob("*.pyc"))):
+        python = (provisioned().layer / "usr/bin/python3").readlink().name
+        compiled = f"*.c{python.replace('.', '').replace('python', 'python-')}.pyc"
+        for path in sorted((*folder.rglob("*.py"), *folder.rglob(compiled))):
             self.add(
                 path.read_bytes(),
                 f"{place}/{path.relative_to(folder)}",
