@@ -180,9 +180,15 @@ def test_a_load_that_fails_leaves_the_policy_in_force(host, written):
     assert (host.root / "var/lib/ovirt-rdma/policy.json").read_bytes() == stored
 
 
-def test_how_much_a_host_part_says(host, written):
-    path = written(ONE + HOST)
-    counts = "1 NFS rule, 2 interfaces, 1 module, 2 module options"
+def test_how_much_a_policy_says(host, written):
+    guid = "0002c90300fb1231"
+    srp = f"{{name: a, id_ext: {guid}, ioc_guid: {guid}, dest: 10.0.0.1:5555}}"
+    fabric = "fabric: {partitions: {storage: {pkey: 0x8001, members: [ALL]}}}\n"
+    path = written(f"{ONE}{HOST}{fabric}block: {{srp: [{srp}]}}\n")
+    counts = (
+        "1 NFS rule, 2 interfaces, 1 module, 2 module options, 1 partition, "
+        "1 SRP target"
+    )
     assert host("policy", "check").out == f"{path} is valid: {counts}.\n"
 
 
