@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import IO, Any, Optional, TypeVar, cast
 
 from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.export import TCP, netid_for
 from ovirt_rdma.host.facts.adapter_models import without_rdma_device
 from ovirt_rdma.host.facts.devices import (
     Guid,
@@ -35,7 +36,11 @@ from ovirt_rdma.host.facts.devices import (
 )
 from ovirt_rdma.host.facts.model import Facts, Route
 from ovirt_rdma.host.policy.model import MAX_SETTLE_S, NfsRule
-from ovirt_rdma.host.system.commands import CommandFailed, run_command
+from ovirt_rdma.host.system.commands import (
+    CommandFailed,
+    CommandTimeout,
+    run_command,
+)
 from ovirt_rdma.storage.rdma_cm_probe import DEVICE
 
 READY = "ready"
@@ -279,9 +284,9 @@ _asking: dict[str, threading.Lock] = {}
 
 
 class Network:
-    """Asks a server: its address, TCP port and RDMA listener. Each question ends at its
-    deadline: child processes resolve names and try RDMA connections, and are killed
-    then.
+    """Asks a server: its address, TCP port, RDMA listener and mountd. Each question
+    ends at its deadline: child processes resolve names, try RDMA connections and ask
+    mountd, and are killed then.
     """
 
     def resolve(self, server: str, timeout_s: float) -> tuple[str, ...]:
@@ -318,6 +323,29 @@ class Network:
         # Two probes at once would disturb each other; see PAUSES_S of the probe.
         with _asking.setdefault(address, threading.Lock()):
             return _ask_listener(address, port, timeout_s)
+
+    def mountd(self, address: str, timeout_s: float) -> Step:
+        """Check whether rpcbind knows mountd and mountd answers; NFS 3 needs both.
+
+        Runs rpcinfo(8), which makes its null call in the same way as mount.nfs.
+        """
+        netid = netid_for(TCP, ipv6=is_ipv6(address))
+        try:
+            run_command(["rpcinfo", "-T", netid, address, "mountd"], timeout_s)
+        except CommandFailed as error:
+            late = isinstance(error, CommandTimeout)
+            if error.returncode is None and not late:
+                return Step("mountd", UNKNOWN, f"rpcinfo could not be run: {error}")
+            said = f"mountd on {address} does not answer: {error}"
+            said = f"rpcbind on {address} does not answer" if late else said
+            return Step("mountd", NOT_READY, said, _MOUNTD_FIX)
+        return Step("mountd", READY, f"rpcbind and mountd on {address} answer")
+
+
+_MOUNTD_FIX = (
+    "on the server start rpcbind and nfs-mountd, and open TCP port 111 and mountd's "
+    "port in the firewall"
+)
 
 
 def _ask_listener(address: str, port: int, timeout_s: float) -> Step:

@@ -561,8 +561,14 @@ class Check(_OfExport):
         rule = match.rule if match else rule
         reader = HostReader(context.root)
         facts = reader.mount_facts()
-        server = ServerReadiness(export.server, rule, ProbeContext(reader))
+        around = ProbeContext(reader)
+        server = ServerReadiness(export.server, rule, around)
         readiness, addresses = server.readiness(), server.addresses
+        if self.nfs_version == "3" and server.rdma_address is not None:
+            # The MOUNT protocol has no RDMA; it goes to rpcbind and mountd by TCP.
+            ask = around.network.mountd
+            step = ask(server.rdma_address, rule.readiness_timeout)
+            readiness = Readiness((*readiness.steps, step))
         # A remount includes the mounts in the way, so these do not prevent healing.
         healable = readiness.verdict == READY
         readiness = Readiness((*readiness.steps, self._others(facts, addresses)))

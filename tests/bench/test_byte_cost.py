@@ -16,6 +16,7 @@ from bench.byte_cost import section
 from bench.byte_cost.cases import (
     CONNECTED,
     KIB,
+    MIB,
     RDMA,
     RXE,
     TRANSPORTS,
@@ -26,9 +27,15 @@ from bench.byte_cost.cases import (
 )
 from bench.byte_cost.counts import (
     CORE,
+    KERNEL,
     OTHER,
+    UNNAMED,
+    USER,
+    USER_SPACE,
     Executed,
+    by_part,
     parse_counts,
+    parse_modules,
     slopes,
     spread,
     total,
@@ -63,6 +70,32 @@ def test_counts_are_read_as_they_are_written(marks):
         for each in marks
     )
     assert parse_counts(text) == marks
+
+
+def test_a_page_belongs_to_its_module():
+    text = (
+        "rpcrdma 364544 1 - Live 0xffffffffc0512000\n"
+        "sunrpc 8 1 - Live 0xffffffffc031c000\n"
+    )
+    first = (0xFFFFFFFFC0512000 - KERNEL) // 4096
+    last = first + 364544 // 4096 - 1
+    # Behind the module there is none; then the kernel, user space, and the rest.
+    core = (0xFFFFFFFF81000000 - KERNEL) // 4096
+    counts = {first: 1, last: 2, last + 1: 4, core: 8, USER: 16, OTHER: 32}
+    slots = {slot: Executed(n, 0) for slot, n in counts.items()}
+    parts = {"rpcrdma": 3, UNNAMED: 36, CORE: 8, USER_SPACE: 16}
+    assert by_part(slots, parse_modules(text)) == {
+        name: Executed(n, 0) for name, n in parts.items()
+    }
+
+
+def test_the_table_keeps_the_adapter_apart():
+    case = Case(Mount(RDMA, "4.2", nconnect=4), Load("read", MIB, 8))
+    adapter = Executed(MIB / 2, 2.0 * MIB)
+    made = row(MIB * 3.0, copied=1.0 * MIB, case=case, adapter=adapter)
+    (cells,) = section.table([made]).rows
+    assert cells[2:4] == ("1 (4 asked for)", "read 1 MiB, 8 at once")
+    assert cells[5:8] == ("3.00", "1.00", "0.50 + 2.00 copied")
 
 
 def test_what_does_not_grow_with_the_operations_costs_nothing():

@@ -47,3 +47,11 @@ def test_without_a_rival_no_ratio_is_claimed():
     assert section.verdicts == ()
     assert "VDSM_SOURCE" in section.left_out
     assert {row[1] for row in section.tables[0].rows} == {"ours"}
+
+
+def test_the_text_says_which_vdsm_it_was():
+    double = "this project's double of VDSM's storage code in an emulated guest"
+    assert double in judged(ours(3.0), {}).text
+    stock = {server: Stock(126.0, 252.0) for server in SERVERS}
+    assert "double" not in judged(ours(3.0), stock).text
+    assert "VDSM's storage code in an emulated guest" in judged(ours(3.0), stock).text

@@ -37,6 +37,13 @@ def test_the_layout_depends_on_what_was_found_only():
     assert text.endswith("126 s |\n")
 
 
+def test_verdicts_say_whether_they_hold():
+    verdicts = (Verdict(True, "fast."), Verdict(False, "slow."))
+    said = markdown(Section("Rivals", "How.", (TABLE,), verdicts, left_out="one."))
+    for line in ("Limit holds:** fast.", "Limit broken:** slow.", "Left out:** one."):
+        assert f"\n**{line}\n" in said
+
+
 def test_broken_limits_are_found_in_all_sections():
     good = Section("A", "", verdicts=(Verdict(True, "fast."),))
     bad = Section("B", "", verdicts=(Verdict(False, "slow."),))

@@ -57,6 +57,7 @@ def test_the_pages_of_commands_are_as_they_were(installed):
 
 
 @pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed")
-@pytest.mark.parametrize("name", ["ovirt-rdma-host-nfs-check", "ovirt-rdma-report"])
-def test_groff_has_no_warning(installed, name):
-    assert warnings_of_groff(installed / f"man8/{name}.8") == ""
+def test_groff_has_no_warning(installed):
+    verbs = ("ovirt-rdma-host-nfs-check", "ovirt-rdma-report")
+    for page in (*PAGES.iterdir(), *(installed / f"man8/{one}.8" for one in verbs)):
+        assert warnings_of_groff(page) == "", page

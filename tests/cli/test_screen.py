@@ -236,3 +236,7 @@ def test_no_colour_where_it_is_not_wanted(require, environment):
 
 def test_no_colour_in_a_pipe(require):
     assert "\x1b" not in run_process(*LIST, require).out
+
+
+def test_an_empty_no_color_counts_as_unset(require):
+    assert "\x1b" in run_on_terminal(*LIST, require, NO_COLOR="")

@@ -308,11 +308,13 @@ def test_permissions_of_the_export_stay_469(site: Site) -> None:
     assert site.mounted("/srv/require") == []
 
 
-def test_nfs_check_says_ready(site: Site) -> None:
+@pytest.mark.parametrize("version", ["3", "auto"])
+def test_nfs_check_says_ready(site: Site, version: str) -> None:
     export = f"{V4}:/srv/require"
-    checked = site.vdsmd.command("nfs", "check", export)
+    checked = site.vdsmd.command("nfs", "check", export, "--nfs-version", version)
     assert checked.exit_code == 0, checked
     assert checked.stdout.splitlines()[-1] == f"{export} is ready for RDMA."
+    assert ("mountd" in checked.stdout) is (version == "3")
 
 
 @pytest.mark.parametrize(

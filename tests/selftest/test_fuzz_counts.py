@@ -89,3 +89,9 @@ def test_the_exit_code_is_that_of_pytest(monkeypatch, capsys, code):
 def test_no_examples_are_no_success(monkeypatch, capsys, text):
     assert told_by(monkeypatch, text, 0) == 1
     assert "no examples were counted" in capsys.readouterr().err
+
+
+def test_a_file_of_which_no_example_ran_is_no_success(monkeypatch, capsys):
+    monkeypatch.setitem(globals(), "FILES", [*FILES, "tests/host/deep/test_c_fuzz.py"])
+    assert told_by(monkeypatch, PRINTED, 0) == 1
+    assert "no examples of tests/host/deep/test_c_fuzz.py" in capsys.readouterr().err

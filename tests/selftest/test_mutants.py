@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -124,3 +125,32 @@ def test_a_test_that_fails_anyway_kills_nothing(tree):
     every = replace(INDENTED, tests=("test_product.py",))
     with pytest.raises(mutants.ListProblem, match="without a mutant"):
         mutants.check_unmutated(tree, [every])
+
+
+ENTRY = """\
+- id: {id}
+  promise: p
+  file: product.py
+  there: "if count < 2:"
+  instead: "if count {now} 2:"
+  tests: ["test_product.py"]
+"""
+
+
+@pytest.mark.selftest
+@pytest.mark.parametrize(
+    "words, code, last",
+    [
+        ([], 1, "1 of 2 mutants were not killed."),
+        (["wrong"], 0, "All 1 mutants were killed."),
+        (["gone"], 2, ""),
+    ],
+)
+def test_the_verdict(tree, monkeypatch, capsys, words, code, last):
+    table = tree / "mutants.yaml"
+    table.write_text(
+        ENTRY.format(id="wrong", now=">") + ENTRY.format(id="as good", now="<=")
+    )
+    monkeypatch.setattr(mutants, "copies", lambda n: contextlib.nullcontext([tree] * n))
+    assert mutants.main(words, table) == code
+    assert capsys.readouterr().out.splitlines()[-1:] == ([last] if last else [])

@@ -26,6 +26,25 @@ def test_a_walk_names_the_files_that_it_enters():
     assert "tests/" not in done.stdout
 
 
+def test_code_is_what_is_no_text_and_no_import():
+    text = """'''What it is.
+
+More.
+'''
+import sys  # a comment
+
+# Why.
+class A:
+    '''Of its own.'''
+
+    def f(self):
+        return (
+            1
+        )
+"""
+    assert size.size_of(text) == size.Size(1, 14, 5, 1)
+
+
 @pytest.mark.parametrize("walk", size.WALKS, ids=lambda walk: walk.name)
 def test_the_test_of_a_walk_exists(walk):
     path, _, name = walk.test.partition("::")

@@ -186,3 +186,22 @@ def test_a_process_with_many_open_files_can_ask(probe):
 def test_resolve_ends_at_its_deadline(tool):
     tool("getent", "exec sleep 600")
     assert resolve("slow.example.org", 0.2) == ()
+
+
+@pytest.mark.parametrize(
+    ("script", "verdict", "detail"),
+    [
+        ("exit 0", READY, "rpcbind and mountd on 127.0.0.1 answer"),
+        ("echo 'RPC: Program not registered' >&2; exit 1", NOT_READY, "not registered"),
+        ("exec sleep 600", NOT_READY, "rpcbind on 127.0.0.1 does not answer"),
+        (None, UNKNOWN, "rpcinfo could not be run"),
+    ],
+)
+def test_mountd(tool, monkeypatch, script, verdict, detail):
+    if script:
+        tool("rpcinfo", script)
+    else:
+        monkeypatch.setitem(commands.ENVIRONMENT, "PATH", "/nonexistent")
+    step = Network().mountd("127.0.0.1", 0.2 if verdict == NOT_READY else 60)
+    assert (step.verdict, "rpcbind" in step.fix) == (verdict, verdict == NOT_READY)
+    assert detail in step.detail

@@ -198,6 +198,28 @@ def test_interrupted_it_says_which_hosts_are_away_and_keeps_its_task(site, monke
     assert [one.status for one in jobs_of(made.world).values()] == ["finished"]
 
 
+def test_without_a_task_it_ends_the_one_of_an_earlier_run(site, monkeypatch):
+    made = site()
+    cut_off(made, monkeypatch)
+    assert made.run(*ROLLING, "--no-job").code == 0
+    assert [job.status for job in jobs_of(made.world).values()] == ["finished"]
+
+
+def test_a_run_that_was_cut_off_is_named_by_what_its_domain_is_called_now(
+    site, monkeypatch
+):
+    made = site(domains=("data1", "data2"))
+    made.world.connection_of("data2").address = "nfs2.example.com"
+    for host in made.world.hosts.values():
+        host.mounts["nfs2.example.com:/exports/data2"] = host.mounts.pop(
+            "nfs1.example.com:/exports/data2"
+        )
+    cut_off(made, monkeypatch)
+    made.world.domain("data1").name = "new"
+    other = ("domain", "convert", "data2", *ROLLING[3:])
+    made.run(*other).refused(4, "ovirt-rdma domain convert new --to rdma")
+
+
 def test_all_offenders_are_named(site):
     made = site(hosts=4)
     made.world.host("host01").status = "non_operational"

@@ -104,6 +104,16 @@ def test_the_same_failure_is_told_once_a_day(site, monkeypatch):
     assert len(events(site)) == 2
 
 
+def test_another_failure_and_each_host_have_an_event_of_their_own(site):
+    for name in ("host01", "host02"):
+        refuse_vdsm(site, name)
+    site("--events")
+    assert [host for _, host, _ in events(site)] == ["host01", "host02"]
+    site.world.host("host02").hooks = []
+    site("--events")
+    assert [host for _, host, _ in events(site)] == ["host01", "host02", "host02"]
+
+
 def test_an_engine_that_refuses_the_event_does_not_hide_the_table(site):
     refuse_vdsm(site)
     site.double.fail_next("POST", "^/events", Status(403))

@@ -152,6 +152,13 @@ def test_a_certificate_for_another_name(login, engine, pki):
     assert engine.sso.logins == 0
 
 
+def test_the_name_of_a_ca_file_may_have_any_letters(login, pki, tmp_path):
+    ca_file = tmp_path / "Zürich.pem"
+    ca_file.write_bytes((pki / "ca.pem").read_bytes())
+    code, _, err = login("--ca-file", str(ca_file))
+    assert code == 0, err
+
+
 class Proxy(socketserver.ThreadingTCPServer):
     """A proxy that answers CONNECT with ``status``; ``asked`` are its first lines."""
 
@@ -323,6 +330,14 @@ def test_a_new_file_of_another_name_has_the_password(login, pki, tmp_path):
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o777 == 0o700
     assert not login.settings.exists()
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(login, pki, tmp_path):
+    (tmp_path / "new").touch()
+    words = ("--ca-file", str(pki / "ca.pem"), "--save-password")
+    code, _, err = login(*words, "--config-file", str(tmp_path / "new" / "mine.conf"))
+    assert (code, PASSWORD in err) == (1, False)
+    assert f"{tmp_path}/new/mine.conf" in err
 
 
 @pytest.mark.parametrize(

@@ -177,3 +177,13 @@ def test_a_network_finds_the_child_of_its_partition(run, double, other_names, pk
 )
 def test_what_is_no_partition(run, network, pkey):
     run(*BY_KIND, "--pkey", pkey).refused(2, repr(pkey), "is neither a P_Key")
+
+
+def test_neither_nic_match_nor_pkey(run, network):
+    run(*BY_KIND).refused(2, "neither --nic-match nor --pkey is given")
+
+
+def test_create_takes_the_mtu_of_the_children(run, double, other_names):
+    words = ("network", "create", "backup", "--datacenter", "dc1", "--dry-run")
+    document = run(*words, "--pkey", "vlan=100", "-o", "json").document
+    assert ".8064 of host" in document["because"]

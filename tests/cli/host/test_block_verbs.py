@@ -10,10 +10,12 @@ from support.command_line import run
 from support.fakes.fake_block import GUID, FakeBlock
 from support.fakes.fake_hosts import connectx3_ib, soft_roce
 from support.fakes.fake_iscsiadm import FakeIscsiadm
+from support.fakes.fake_runner import FakeRunner
 
 from ovirt_rdma.host.block import sessions as sessions_module
 from ovirt_rdma.host.block import sessions as srp_module
-from ovirt_rdma.host.block.sessions import Iser
+from ovirt_rdma.host.block.sessions import Iser, Srp
+from ovirt_rdma.host.system.commands import CommandTimeout
 from ovirt_rdma.host.system.lock import one_run
 
 OTHER = "0002c90300fb1299"
@@ -220,6 +222,19 @@ def test_logout_of_all_leaves_the_iser_sessions_of_vdsm(host, iscsi):
     assert iscsi.sessions == {}
 
 
+def test_the_log_of_a_failed_logout_is_that_of_iscsid(host, iscsi, monkeypatch):
+    """The kernel's log says nothing of what iscsid did not do."""
+    host("block", "login")
+
+    def silent(words, options):
+        raise CommandTimeout("no answer within 30 s")
+
+    monkeypatch.setattr(iscsi, "_session", silent)
+    result = host("block", "logout", "far")
+    assert result.code == 1
+    assert "fix: see journalctl -b -u iscsid" in result.err
+
+
 MIX = "overrides {\n a 1\n protocol {\n type x\n }\n}\n"
 
 
@@ -289,3 +304,13 @@ def test_rescan_reports_what_changed(host, monkeypatch):
 def test_another_run_is_waited_for_by_the_user(host, verb):
     with one_run(host.root.path):
         host("block", *verb, "-o", "json").error("host-lock-held", 75)
+
+
+def test_a_module_that_is_not_there(host, monkeypatch):
+    tools = FakeRunner()
+    monkeypatch.setattr(
+        sessions_module, "Srp", lambda top, _: Srp(top, tools, host.fake.write)
+    )
+    result = host("block", "login", "-o", "json")
+    (problem,) = result.document["logins"][0]["problems"]
+    assert (result.code, problem["id"]) == (1, "srp-module-not-loaded")

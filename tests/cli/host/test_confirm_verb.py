@@ -114,6 +114,15 @@ def test_too_late_before_the_timer_has_come(waiting):
     assert modes(waiting) == DATAGRAM
 
 
+def test_too_late_also_where_a_hook_has_done_something_since(waiting):
+    waiting("unit", "unconfirmed", "1")
+    journal = Journal(waiting.root)
+    at = "2023-11-14T23:15:00Z"
+    hook = Run(2, "hook", at, "after_x", outcome="done", ended=at)
+    journal.write(journal.ledger().with_run(hook))
+    waiting("confirm").refused(1, "run 1 cannot be confirmed", "not confirmed")
+
+
 def test_what_waits_is_said_and_nothing_else_is_done(waiting):
     shown = waiting("status").out
     assert "confirm   run 1 is rolled back at 2023-11-14 23:14:20 UTC\n" in shown

@@ -120,6 +120,16 @@ def test_disable_leaves_what_apply_did(site):
     assert "storage" in (site.root / FILE[1:]).read_text()
 
 
+def test_another_priority_is_a_new_start_and_disable_goes_back_to_none(site):
+    sm(site, "enable")
+    site.follow(POLICY.replace("14", "9"))
+    assert sm(site, "enable").code == 0
+    assert site.fabric.managers == {OWN: 9}
+    assert sm(site, "disable").code == 0
+    assert (settings(site), site.fake.units[UNIT]) == (None, "disabled")
+    assert site.fabric.managers == {}
+
+
 def test_it_takes_over_from_one_that_the_policy_names(site):
     site.fabric.run(OTHER, 5)
     result = sm(site, "enable")

@@ -9,10 +9,13 @@ import yaml
 from support.command_line import FACTS
 from support.fakes.fake_hosts import connectx3_ib, connectx5_roce
 from support.host.facts_of_everything import EVERYTHING, PF
+from support.host.rule_cases import sound_server
 
 from ovirt_rdma.cli.host import facts as facts_verb
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.facts import model
+from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.model import NfsServer
 from ovirt_rdma.host.facts.uses import content_of
 
 SHOWN = FACTS.parent / "facts_of_everything.txt"
@@ -48,6 +51,30 @@ def test_a_host_with_hundreds_of_vfs_is_still_an_overview(shown):
     text = shown(replace(EVERYTHING, adapters=(PF, *vfs)))
     assert "3 of 8 (508 vfio-pci)\n" in text
     assert len(text.splitlines()) < 120
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        (None, None),
+        (sound_server(), "16 threads, RDMA at 20049, NFS 3, 4.1, 4.2, 1 export"),
+        (NfsServer(threads=0, listeners=()), "0 threads, no RDMA"),
+        (NfsServer(), "unknown threads"),
+    ],
+)
+def test_an_nfs_server_is_in_the_overview(server, expected):
+    facts = model.Facts("nas", "6.1.0", 2 * 86400 + 3600, nfs_server=server)
+    shown = dict(facts_verb.head(facts))
+    assert (shown.get("NFS server"), shown["up for"]) == (expected, "2 days 1 h")
+
+
+def test_what_cannot_be_told_is_a_dash_or_no_column(shown):
+    device = RdmaDevice("a", "CA", "unknown", ports=(RdmaPort(1, "x", "y", "z"),))
+    other = replace(device, name="b", driver="mlx5_core")
+    text = shown(model.Facts("hv1", "6.1", 1.0, rdma_devices=(device, other)))
+    assert "DEVICE  DRIVER\na       -\nb       mlx5_core\n" in text
+    assert "DEVICE  PORT  STATE  LINK LAYER\na       1     x (y)  z\n" in text
+    assert "None" not in text
 
 
 @pytest.mark.parametrize("path", sorted(FACTS.glob("*.json")), ids=lambda p: p.stem)

@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import ArgumentTypeError
 from pathlib import Path
 
 import pytest
 from support.command_line import COMMAND, NO_RDMA, RXE, run_process
 
 from ovirt_rdma.cli.host import facts
+from ovirt_rdma.cli.parser import time_span
 from ovirt_rdma.host import __version__
 
 pytestmark = pytest.mark.hypervisor
@@ -71,6 +73,22 @@ pytestmark = pytest.mark.hypervisor
 )
 def test_wrong_words(call, words, sentence):
     call(*words.split()).refused(2, sentence)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        *[("90", 90), ("90s", 90), ("2min", 120), ("1.5h", 5400), ("24h", 86400)],
+        *[(text, None) for text in ("", "-20", "+20", "20 s", "2M", "1e3", "0x10")],
+        *[(text, None) for text in ("2,5min", "\u0662\u0665", "nan", "inf", "24.1h")],
+    ],
+)
+def test_time_spans(text, seconds):
+    read = time_span(10, 86400, int)
+    try:
+        assert read(text) == seconds
+    except ArgumentTypeError:
+        assert seconds is None
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,7 @@ def with_iso(host, network):
     requires a transport.
     """
     network.rdma[("10.0.0.1", 20049)] = READY
+    network.mountds.add("10.0.0.1")
 
     def checked(stands_over: str, rule: str, *words: str):
         root = soft_roce(host.root)
@@ -165,6 +166,10 @@ def test_ready(host, network):
     result = host("nfs", "check", "10.0.0.1:/e")
     assert result.code == 0
     assert result.out.endswith("10.0.0.1:/e is ready for RDMA.\n")
+    assert ("mountd", "10.0.0.1") not in network.asked
+    with_nfs3 = host("nfs", "check", "10.0.0.1:/e", "--nfs-version", "3")
+    assert with_nfs3.code == 3
+    assert with_nfs3.out.endswith("not ready for RDMA: dead.\nfix: go\n")
 
 
 def test_the_port_and_the_rule_come_from_the_policy(host, network):
@@ -178,3 +183,15 @@ def test_the_port_and_the_rule_come_from_the_policy(host, network):
     assert result.code == 0
     assert result.out.startswith("10.0.0.1:/e: rule 1 says require-rdma: ")
     assert ("rdma", "10.0.0.1", "20050") in network.asked
+
+
+def test_without_a_rule_the_policys_own_defaults_do_not_count(host, network):
+    policy = host.root / "p.yaml"
+    policy.write_text(
+        "version: 1\nnfs:\n  defaults: {port: 20050}\n"
+        "  rules: [{server: nas, transport: prefer-rdma}]\n"
+    )
+    network.rdma[("10.0.0.1", 20049)] = READY
+    words = ("nfs", "check", "10.0.0.1:/e", "--policy", str(policy))
+    assert host(*words).code == 0
+    assert host(*words, "-o", "json").document["port"] == 20049

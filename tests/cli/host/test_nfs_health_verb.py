@@ -86,6 +86,14 @@ def test_what_is_wrong_is_said_once_for_the_mounts_of_a_server(mounted):
     ]
 
 
+def test_causes_that_differ_are_all_said(mounted):
+    late = replace(HUNG, state="slow", sentence="slow", fix="look")
+    gone = replace(HUNG, export="nas2:/z", state="dead", sentence="gone", fix="repair")
+    result = mounted(late, gone)("nfs", "health")
+    assert "nas2:/b is slow: slow.\nfix: look\n" in result.out
+    assert "nas2:/z is dead: gone.\nfix: repair\n" in result.out
+
+
 def test_the_document(mounted):
     document = mounted(GOOD, HUNG)("nfs", "health", "-o", "json").document
     assert (document["kind"], document["worst"]) == ("nfs-health", "stalled")

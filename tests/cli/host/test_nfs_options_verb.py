@@ -141,6 +141,12 @@ def test_what_stock_vdsm_passes_on_silently_is_said(host, export, options, words
     assert any(words in warning for warning in document["warnings"])
 
 
+@pytest.mark.parametrize("options", ["", "tcp,port=2049,hard", "nconnect=4"])
+def test_no_warning_without_need(host, options):
+    asked = ["nfs", "mount-options", "nas:/e", "--engine-options", options]
+    assert "warning" not in host(*asked).out
+
+
 # VDSM passes the options to mount that the command shows.
 
 WORDS = st.sampled_from(

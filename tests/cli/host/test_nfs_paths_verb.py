@@ -122,6 +122,14 @@ def test_the_policy_has_no_paths(host):
     assert host("nfs", "paths", "--allow-none").code == 0
 
 
+def test_no_mount_has_paths(host):
+    follow(host, paths=("10.96.0.1", "10.97.0.1"))
+    keep(host.root)
+    result = host("nfs", "paths")
+    assert (result.code, result.out) == (3, "No mount on this host has paths.\n")
+    assert host("nfs", "paths", "--allow-none").code == 0
+
+
 def test_a_stale_state_says_nothing(host):
     follow(host, paths=("10.96.0.1", "10.97.0.1"))
     write_paths(host.root, PathsState(1.0, 1.0, (WHOLE,)))

@@ -174,3 +174,10 @@ def test_what_is_no_plan_is_not_overwritten(sampled):
     file.write_text("mine")
     on_host("plan", "--out", str(file)).refused(1, str(file), "not overwritten", "fix:")
     assert file.read_text() == "mine"
+
+
+def test_a_folder_that_is_not_there(sampled):
+    on_host = sampled(*sample_rules.ALL)
+    on_host("plan", "--out", str(on_host.root / "no" / "plan.json")).refused(
+        1, "the plan cannot be saved: No such file or directory", "fix: "
+    )

@@ -180,6 +180,18 @@ def test_a_load_that_fails_leaves_the_policy_in_force(host, written):
     assert (host.root / "var/lib/ovirt-rdma/policy.json").read_bytes() == stored
 
 
+def test_how_much_a_policy_says(host, written):
+    guid = "0002c90300fb1231"
+    srp = f"{{name: a, id_ext: {guid}, ioc_guid: {guid}, dest: 10.0.0.1:5555}}"
+    fabric = "fabric: {partitions: {storage: {pkey: 0x8001, members: [ALL]}}}\n"
+    path = written(f"{ONE}{HOST}{fabric}block: {{srp: [{srp}]}}\n")
+    counts = (
+        "1 NFS rule, 2 interfaces, 1 module, 2 module options, 1 partition, "
+        "1 SRP target"
+    )
+    assert host("policy", "check").out == f"{path} is valid: {counts}.\n"
+
+
 def test_the_host_part_is_shown_below_the_rules(host, written):
     path = written("version: 1\n" + HOST)
     host("policy", "load")
@@ -400,6 +412,15 @@ def test_a_mounted_export_loses_its_rule_only_if_somebody_says_yes(mounted):
         LOST,
     ]
     assert mounted.stored() != before
+
+
+def test_so_it_is_with_another_rule(mounted):
+    before = mounted.stored()
+    refused = mounted(
+        policy=MOUNTED.replace("require-rdma", "prefer-rdma, port: 20050")
+    )
+    refused.refused(4, "-> prefer-rdma by rule 'storage', port 20050")
+    assert mounted.stored() == before
 
 
 def test_a_dry_run_of_load_shows_the_same(mounted):

@@ -129,6 +129,14 @@ def test_what_the_daemon_has_loaded(host):
     ) in host("status").out
 
 
+def test_a_daemon_whose_state_cannot_be_read_is_unknown(host):
+    write(host, DAEMON_JSON, "{")
+    found = document(host)
+    assert found["daemon"]["version"] is found["daemon"]["restart_needed"] is None
+    shown = host("status")
+    assert "daemon.json" in shown.out + shown.err
+
+
 def test_the_package_is_read_from_its_files(host, vdsmd, monkeypatch):
     """A daemon of an earlier version runs the exporter, and has that in memory."""
     monkeypatch.setattr("ovirt_rdma.host.__version__", "0.1.9")

@@ -88,6 +88,11 @@ def test_one_line_of_json_for_each_sample(watched):
     assert [m["export"] for m in documents[0]["mounts"]] == ["nas1:/a", "nas1:/b"]
 
 
+def test_yaml_is_a_stream_of_documents(watched):
+    result = watched("-o", "yaml", "--count", "2")
+    assert result.out.count("---\nschema_version: 1\nkind: nfs-watch\n") == 2
+
+
 def test_a_table_for_people(watched):
     lines = watched("--count", "1").out.splitlines()
     assert lines[1].split()[:3] == ["HEALTH", "XPRT", "CALLS/S"]

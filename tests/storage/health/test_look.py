@@ -385,3 +385,16 @@ def test_a_receiver_that_is_late_loses_no_packets():
     late = ("req_rnr_retries_exceeded", "retry_rnr_exceeded_err", "rnr_nak_retry_err")
     samples = [[port(hardware=[(name, value) for name in late])] for value in (0, 99)]
     assert recent_errors(samples) == {}
+
+
+LOST = [("symbol_error", 9), ("local_ack_timeout_err", 7)]
+
+
+def test_only_what_a_port_itself_has_counted_since_is_growth():
+    """Not of one that was reset, by perfquery -R, nor of one that came, nor of a
+    counter that came.
+    """
+    before = [port(counters=[("symbol_error", 5)]), port("mlx5_1", 1, LOST)]
+    after = [port(counters=[("symbol_error", 8), LOST[1]])]
+    after += [port("mlx5_1", 1, [("symbol_error", 0)]), port("mlx5_2", 1, LOST)]
+    assert recent_errors([before, after]) == {("mlx5_0", 1): ({"symbol_error": 3}, 0)}

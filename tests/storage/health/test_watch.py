@@ -37,7 +37,9 @@ from ovirt_rdma.storage.health.state import (
 )
 
 GOOD = MountHealth("nas1:/a", "/mnt/a", "rdma", "4.2", OK, sentence="answered")
-LATE = replace(GOOD, state=SLOW, cause=SERVER, sentence="late", fix="threads")
+LATE = replace(
+    GOOD, state=SLOW, cause=SERVER, reason="slow", sentence="late", fix="threads"
+)
 HUNG = replace(
     GOOD, state=STALLED, cause=SERVER, certain=False, sentence="silent", fix="start it"
 )
@@ -124,7 +126,9 @@ def test_one_late_answer_is_no_change(watched):
     # After a late one the next look is sooner.
     for mount, next_s in ((GOOD, 10.0), (LATE, AGAIN_S), (GOOD, 10.0), (LATE, AGAIN_S)):
         assert watched.look(mount) == next_s
-        assert watched.state.mounts[0].state == OK
+        (shown,) = watched.state.mounts
+        assert (shown.state, shown.cause, shown.reason, shown.fix) == (OK, None, "", "")
+    assert (shown.certain, shown.sentence) == (True, "late once: late")
     assert watched.notes == []
     assert watched.look(LATE) == 10.0
     assert watched.state.mounts[0].state == SLOW

@@ -9,13 +9,15 @@ from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Step
 class FakeNetwork:
     """Addresses of names, TCP ports that answer, and the answers of RDMA ports.
 
-    ``rdma`` maps ``(address, port)`` to a verdict; all others refuse.
+    ``rdma`` maps ``(address, port)`` to a verdict; all others refuse. ``mountds`` are
+    addresses whose mountd answers.
     """
 
     def __init__(self) -> None:
         self.names: dict[str, tuple[str, ...]] = {}
         self.tcp: set[tuple[str, int]] = set()
         self.rdma: dict[tuple[str, int], str] = {}
+        self.mountds: set[str] = set()
         self.asked: list[tuple[str, ...]] = []
 
     def resolve(self, server: str, timeout_s: float) -> tuple[str, ...]:
@@ -37,3 +39,9 @@ class FakeNetwork:
             UNKNOWN: "cannot be asked",
         }
         return Step("listener", verdict, f"{address} {words[verdict]}")
+
+    def mountd(self, address: str, timeout_s: float) -> Step:
+        self.asked.append(("mountd", address))
+        if address in self.mountds:
+            return Step("mountd", READY, "answers")
+        return Step("mountd", NOT_READY, "dead", "go")
