@@ -104,6 +104,15 @@ def test_the_same_failure_is_told_once_a_day(site, monkeypatch):
     assert len(events(site)) == 2
 
 
+def test_another_failure_or_host_is_told_at_once(site):
+    refuse_vdsm(site)
+    site("--events")
+    site.world.host("host02").hooks = []
+    refuse_vdsm(site, "host01")
+    site("--events")
+    assert [host for _, host, _ in events(site)] == ["host02", "host01", "host02"]
+
+
 def test_an_engine_that_refuses_the_event_does_not_hide_the_table(site):
     refuse_vdsm(site)
     site.double.fail_next("POST", "^/events", Status(403))

@@ -177,3 +177,4 @@ def test_a_network_finds_the_child_of_its_partition(run, double, other_names, pk
 )
 def test_what_is_no_partition(run, network, pkey):
     run(*BY_KIND, "--pkey", pkey).refused(2, repr(pkey), "is neither a P_Key")
+    run(*BY_KIND).refused(2, "neither --nic-match nor --pkey is given")

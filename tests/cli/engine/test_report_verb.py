@@ -251,6 +251,15 @@ def test_a_file_that_came_meanwhile_is_not_replaced(call):
     assert names() == ["a.html"]
 
 
+def test_the_mode_follows_the_umask(call):
+    before = os.umask(0o027)
+    try:
+        call("a.html")
+    finally:
+        os.umask(before)
+    assert Path("a.html").stat().st_mode & 0o777 == 0o640
+
+
 def test_the_portal_gets_its_data_readable_for_root_alone(call):
     assert "p.json is written: " in call("--portal", "p.json").out
     first = json.loads(Path("p.json").read_text())
