@@ -374,10 +374,15 @@ class ConversionRun(HostsRun):
         )
 
     def _end_upgrades(
-        self, patience_s: Optional[float] = None, *, again: bool = True
+        self,
+        patience_s: Optional[float] = None,
+        *,
+        pauses: bool = False,
+        again: bool = True,
     ) -> None:
         """Let others move hosts to maintenance: clear our flags in the engine, as they
-        are there now.
+        are there now. ``pauses``: raise OtherRun, and EngineProblem if the engine is
+        not available; the next run clears them then.
         """
         read = Read("clusters", "reading the clusters")
         try:
@@ -386,11 +391,16 @@ class ConversionRun(HostsRun):
                 with reported(self.listener, call.doing, call.subject):
                     self.session.perform(call, patience_s=patience_s, before=self.check)
         except OtherRun:
+            if pauses:
+                raise
             return  # it has them now
         except Problem as problem:
             if again and isinstance(problem, LostAnswer):
-                self._end_upgrades(patience_s, again=False)
+                self._end_upgrades(patience_s, pauses=pauses, again=False)
                 return
+            passing = isinstance(problem, EngineProblem) and problem.kind in PASSING
+            if pauses and passing:
+                raise
             self.listener.note(
                 f"a cluster may stay marked as being upgraded: {problem.one_line}"
             )
@@ -419,7 +429,7 @@ class ConversionRun(HostsRun):
             after = finished(self.state)
             if after.stage != Stage.STOPPED:
                 # While the record says that there is something left to do.
-                self._end_upgrades()
+                self._end_upgrades(pauses=True)
             self.save(after)
             return
         if step.kind == Kind.MARK:

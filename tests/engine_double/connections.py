@@ -49,6 +49,11 @@ KNOWN_EXPORT = behaviour(
     f"{_ROW}/AddStorageServerConnectionCommand.java:85-93",
     f"{_ROW}/UpdateStorageServerConnectionCommand.java:103-110",
 )
+ONE_DOMAIN = behaviour(
+    "CONN-10",
+    "A row that several domains use cannot be changed: 409, even with force.",
+    f"{_UPDATE}:112-117",
+)
 EDITABLE = behaviour(
     "CONN-11",
     "A row is changed while its domain is in maintenance or unattached, else only with "
@@ -169,17 +174,18 @@ def list_connections(call: Call) -> Answer:
     "POST",
     "/storageconnections",
     root="storage_connection",
-    fields=("type", "address", "path", "nfs_version", "mount_options"),
+    fields=("nfs_version", "mount_options"),
+    wants=("type", "address", "path"),
 )
 def add_connection(call: Call) -> Answer:
     world, body = call.world, call.body
-    if body.type not in (None, types.StorageType.NFS):
+    if body.type != types.StorageType.NFS:
         raise Mistake(f"the double adds rows of NFS only, not of {body.type}")
     row = SimConnection(
         new_id(),
         "nfs",
-        body.address or "",
-        body.path or "",
+        body.address,
+        body.path,
         nfs_version=body.nfs_version.value if body.nfs_version else None,
         mount_options=body.mount_options,
     )
@@ -204,6 +210,9 @@ def update_connection(call: Call) -> types.StorageConnection:
     check(world, new)
     check_new_export(world, new)
     using = world.domains_using(row.id)
+    if len(using) > 1 and world.does(ONE_DOMAIN):
+        names = ",".join(d.name for d in using)
+        raise Refusal(409, f"Several storage domains use this connection: {names}.")
     editable = ("maintenance", "unattached")
     may = call.flag("force") or not world.does(EDITABLE)
     if using and using[0].status not in editable and not may:

@@ -119,6 +119,12 @@ def _hook(host: SimHost, one: SimHook) -> types.Hook:
 
 # -- installation
 
+STATUS = behaviour(
+    "HOST-23",
+    "A host is reinstalled only while it is Maintenance, NonOperational, "
+    "InstallFailed or InstallingOS: 409.",
+    "bll/validator/UpdateHostValidator.java:79-86",
+)
 _INSTALL = "bll/hostdeploy/InstallVdsInternalCommand.java"
 FAILED = behaviour(
     "HOST-27",
@@ -196,8 +202,9 @@ def install(call: Call) -> Answer:
     host = known(call.world.hosts, call.ids["host"])
     body = call.body
     world = call.world
-    assert host.status in _INSTALLABLE  # else, and by a password: 409 and 400
-    assert body.ssh.authentication_method is _BY_KEY
+    assert body.ssh.authentication_method is _BY_KEY  # else root's password, or 400
+    if host.status not in _INSTALLABLE and world.does(STATUS):
+        raise Refusal(409, f"Cannot install Host {host.name} in the status it has.")
     _begin(world, host, body.activate, body.reboot, call.correlation_id)
     return done()
 

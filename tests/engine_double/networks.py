@@ -34,6 +34,14 @@ NAME_IN_USE = behaviour(
     "A name is used once in a data center: 409.",
     f"{_VALIDATOR}:106-115",
 )
+NO_BOND = behaviour(
+    "NET-04", "A network's name cannot begin with 'bond': 400.", f"{_VALIDATOR}:81-84"
+)
+MTU = behaviour(
+    "NET-05",
+    "An MTU is 0 or at least 68, without a maximum: 400.",
+    "common/validation/MTUValidator.java:15-17",
+)
 
 
 def _network_view(network: SimNetwork) -> types.Network:
@@ -77,6 +85,8 @@ def add_network(call: Call) -> Any:
     vlan = sent.vlan.id if sent.vlan else None
     # Network.java:56-57; outside, it is 400.
     assert vlan is None or 0 <= vlan <= 4094
+    if 0 < (sent.mtu or 0) < 68 and world.does(MTU):
+        raise Refusal(400, "MTU must be 0 or at least 68.")
     _check_name(world, sent.name, data_center)
     network = SimNetwork(new_id(), sent.name, data_center, mtu=sent.mtu or 0, vlan=vlan)
     network.vm = world.does(FOR_VMS)
@@ -103,6 +113,8 @@ def _check_name(world: World, name: str, data_center: str) -> None:
     # Bean validation comes first.
     if len(name) > 256:
         raise Refusal(400, "Network name must be 1-256 long")
+    if name.lower().startswith("bond") and world.does(NO_BOND):
+        raise Refusal(400, "Bad network name, network cannot start with 'bond'")
     used = {(one.data_center, one.name) for one in world.networks.values()}
     if (data_center, name) in used and world.does(NAME_IN_USE):
         raise Refusal(
@@ -129,6 +141,11 @@ REQUIRED = behaviour(
     "NET-11",
     "A network that is added to a cluster is required, unless the request says no.",
     "common/businessentities/network/NetworkCluster.java:27-29",
+)
+ONCE = behaviour(
+    "NET-12",
+    "A network is put into a cluster once: 409.",
+    f"{_CLUSTER}/AttachNetworkToClusterInternalCommand.java:99-105",
 )
 LEFT_ON_HOSTS = behaviour(
     "NET-16",
@@ -185,6 +202,8 @@ def attach(call: Call) -> Any:
     network = known(world.networks, sent.id)
     if network.data_center != cluster.data_center:
         raise Missing(network.id)
+    if network.id in cluster.networks and world.does(ONCE):
+        raise Refusal(409, "Logical Network is already attached to Cluster.")
     otherwise = world.does(REQUIRED)
     required = otherwise if sent.required is None else sent.required
     row = cluster.networks[network.id] = SimClusterNetwork(network.id, required)

@@ -171,8 +171,6 @@ def read_body(found: Route, raw: bytes) -> tuple[Any, frozenset[str]]:
     names = {name for name, _ in sent}
     if names - found.fields:
         raise Mistake(f"{where} has no element {min(names - found.fields)}")
-    if found.wants - names:
-        raise Mistake(f"{where} wants an element {min(found.wants - names)}")
     try:
         body = Reader.read(raw)
         again = _elements(ElementTree.fromstring(Writer.write(body, root=found.root)))
@@ -184,6 +182,8 @@ def read_body(found: Route, raw: bytes) -> tuple[Any, frozenset[str]]:
     if lost:
         what = ", ".join(f"{name}={text!r}" for name, text in sorted(lost))
         raise Mistake(f"the body of {where} has what the SDK does not know: {what}")
+    if found.wants - names:
+        raise Mistake(f"{where} wants an element {min(found.wants - names)}")
     return body, frozenset(names)
 
 

@@ -6,6 +6,7 @@ HTTP codes by EngineMessage.java; the wording is ours.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -28,6 +29,20 @@ STATUS = behaviour(
     "NonOperational: 409.",
     f"{_HOST}/HostValidator.java:18-57",
 )
+TIMEOUT = behaviour(
+    "NET-22",
+    "The connectivity timeout is from 1 to 120 seconds: 400, before the host's status "
+    "is looked at.",
+    "common/action/HostSetupNetworksParameters.java:44-46",
+    "dbscripts/upgrade/pre_upgrade/0000_config.sql:731",
+)
+ADDRESS_FORM = behaviour(
+    "NET-23",
+    "An address and its mask or prefix must be some of the version that is named: 400.",
+    "common/businessentities/network/IPv4Address.java:17-24",
+    "common/businessentities/network/IpV6Address.java:19-27",
+    "mapper/NetworkAttachmentMapper.java:142-157",
+)
 ATTACHMENT_THERE = behaviour(
     "NET-24",
     "An attachment that is changed or removed by its id is there: 400; and is not both "
@@ -40,10 +55,26 @@ IN_CLUSTER = behaviour(
     "The network of an attachment is in the host's cluster: 400.",
     f"{_ATTACHMENT}:100-105",
 )
+ROLE_ADDRESS = behaviour(
+    "NET-27",
+    "A network with a role in the cluster requires an address on the host: 409.",
+    f"{_ATTACHMENT}:107-115",
+)
 NIC_THERE = behaviour(
     "NET-28",
     "The nic of an attachment is one of the host, or a bond of the call: 400.",
     f"{_SETUP}:782-798",
+)
+SAME_NETWORK = behaviour(
+    "NET-29",
+    "An attachment keeps its network: 400 for another one.",
+    f"{_ATTACHMENT}:122-129",
+)
+ADDRESS_COMPLETE = behaviour(
+    "NET-30",
+    "An address has a boot protocol; a static one address and mask, and only a static "
+    "one: 400.",
+    "bll/validator/network/NetworkAttachmentIpConfigurationValidator.java:53-134",
 )
 MANAGEMENT = behaviour(
     "NET-31",
@@ -89,6 +120,7 @@ UNMANAGED = behaviour(
 USER_PROPERTIES = "UserDefinedNetworkCustomProperties"
 _STATUSES = ("maintenance", "up", "non_operational")
 _PREDEFINED = {"bridge_opts": r"[^\s=]+=[^\s=]+(\s+[^\s=]+=[^\s=]+)*"}
+_ROLES = {"migration", "display", "gluster", "default_route"}
 Addresses = list[tuple[str, Optional[str], Optional[str]]]
 
 
@@ -105,6 +137,12 @@ def check_host(world: World, host: SimHost) -> None:
         )
 
 
+def check_timeout(world: World, seconds: Optional[int]) -> None:
+    wrong = seconds is not None and seconds not in range(1, 121)
+    if wrong and world.does(TIMEOUT):
+        raise refused(400, "The connectivity timeout is from 1 to 120 seconds.")
+
+
 def _parts(one: Any) -> tuple[str, Optional[str], Optional[str], bool]:
     """Method, address, mask or prefix, and whether it is one of IPv6."""
     method = one.assignment_method.value if one.assignment_method else ""
@@ -112,6 +150,22 @@ def _parts(one: Any) -> tuple[str, Optional[str], Optional[str], bool]:
         return method, None, None, False
     version = one.ip.version.value if one.ip.version else "v4"
     return method, one.ip.address, one.ip.netmask, version == "v6"
+
+
+def check_form(world: World, sent: Any) -> None:
+    """Check the addresses of an attachment, each by itself."""
+    for one in sent.ip_address_assignments or []:
+        _, address, netmask, v6 = _parts(one)
+        none, mask = ("::" if v6 else "0.0.0.0"), netmask or "0"
+        good = mask.isdecimal() or not v6
+        try:
+            found = ipaddress.ip_interface(f"{address or none}/0")
+            good = good and found.version == (6 if v6 else 4)
+            ipaddress.ip_network(f"{none}/{mask}")
+        except ValueError:
+            good = False
+        if not good and world.does(ADDRESS_FORM):
+            raise Refusal(400, f"Bad IP address {address} or mask {netmask}.")
 
 
 def addresses(sent: Any) -> Addresses:
@@ -140,7 +194,30 @@ def check_attachment(world: World, host: SimHost, asked: Asked) -> bool:
             return False
         named = f"name {sent.host_nic.name}" if sent.host_nic else "not given"
         raise refused(400, f"The host network interface ({named}) does not exist.")
+    before = asked.before
+    if before and before.network != network.id and world.does(SAME_NETWORK):
+        raise refused(400, "The network of an attachment cannot change.")
     return True
+
+
+def check_addresses(world: World, host: SimHost, asked: Asked) -> None:
+    """Check that the addresses of an attachment are there, and complete."""
+    assert asked.one is not None and asked.network is not None
+    row = world.clusters[host.cluster].networks.get(asked.network.id)
+    bare = all(method == "none" for method, _, _ in asked.one.addresses)
+    if row and row.usages & _ROLES and bare and world.does(ROLE_ADDRESS):
+        raise refused(409, f"{asked.network.name} has no boot protocol assigned.")
+    for one in asked.sent.ip_address_assignments or []:
+        method, address, netmask, _ = _parts(one)
+        what = ""
+        if not method:
+            what = "Boot protocol is missing"
+        elif method == "static" and not (address and netmask):
+            what = "Must define ip address and netmask"
+        elif method != "static" and (address or netmask):
+            what = "Incompatible ip configuration"
+        if what and world.does(ADDRESS_COMPLETE):
+            raise Refusal(400, f"{what}: Network {asked.network.name}.")
 
 
 def check_removal(
@@ -244,12 +321,20 @@ NAME = behaviour(
     f"{_SETUP}:501-517",
     "common/businessentities/BusinessEntitiesDefinitions.java:52",
 )
+TWO_PORTS = behaviour(
+    "NET-42", "A bond has two ports at least: 400.", f"{_SETUP}:519-525"
+)
 PORTS = behaviour(
     "NET-43",
     "The port of a bond is there (400), is no bond, is in no other bond, and carries "
     "no network (409).",
     f"{_SETUP}:536-587",
     f"{_SETUP}:607-622",
+)
+IN_USE = behaviour(
+    "NET-45",
+    "A bond that carries a network is not removed: 409.",
+    f"{_SETUP}:388-400",
 )
 _NAME = re.compile(r"bond\w+\Z", re.ASCII)
 
@@ -264,6 +349,8 @@ def check_new_bonds(
     used = Counter(port for bond in made for port in bond.ports)
     for bond in made:
         _check_name(world, bond, nics)
+        if len(bond.ports) < 2 and world.does(TWO_PORTS):
+            raise refused(400, f"{bond.name} has less than two Network Interfaces.")
         for port in bond.ports if world.does(PORTS) else ():
             _check_port(port, bond, made, nics, attachments, used)
 
@@ -308,7 +395,12 @@ def _check_port(
         raise refused(409, f"Network interface '{port}' is used multiple times.")
 
 
-def removed_bonds(action: Any, nics: Sequence[SimNic]) -> list[SimNic]:
+def removed_bonds(
+    world: World,
+    action: Any,
+    nics: Sequence[SimNic],
+    attachments: Sequence[SimAttachment],
+) -> list[SimNic]:
     """Return the bonds that a call removes, by their names."""
     gone = []
     for sent in action.removed_bonds or []:
@@ -317,5 +409,7 @@ def removed_bonds(action: Any, nics: Sequence[SimNic]) -> list[SimNic]:
             raise Refusal(400, f"Following bonds do not exist: {sent.name}.")
         if not found.ports:
             raise refused(409, f"'{found.name}' is not a bond.")
+        if any(a.nic == found.id for a in attachments) and world.does(IN_USE):
+            raise refused(409, f"{found.name} is used by an attachment.")
         gone.append(found)
     return gone

@@ -38,6 +38,13 @@ ROLLED_BACK = behaviour(
     "restapi/resource/BackendHostResource.java:336-338",
     f"{_SETUP}:350-355",
 )
+SILENT = behaviour(
+    "NET-52",
+    "Without check_connectivity a host that is cut off is not asked back: 400 without "
+    "a word, and the networks are as was asked.",
+    f"{_SETUP}:351",
+    f"{_SETUP}:374-376",
+)
 COMMITTED = behaviour(
     "NET-53",
     "What a set-up makes is gone after a boot, unless commit_on_success is true or it "
@@ -79,9 +86,10 @@ _BOND = "modified_bonds.host_nic"
 def setup_networks(call: Call) -> Any:
     world, action = call.world, call.body
     host = known(world.hosts, call.ids["host"])
+    checks.check_timeout(world, action.connectivity_timeout)
     checks.check_host(world, host)
     wanted = _read(action, world, host)
-    _carry_out(world, host, wanted, commit=action.commit_on_success is True)
+    _carry_out(world, host, wanted, action)
     return done()
 
 
@@ -93,17 +101,21 @@ def commit_net_config(call: Call) -> Any:
     return done()
 
 
-def _carry_out(world: World, host: SimHost, wanted: Wanted, *, commit: bool) -> None:
+def _carry_out(world: World, host: SimHost, wanted: Wanted, action: Any) -> None:
     same = (wanted.nics, wanted.attachments) == (host.nics, host.attachments)
     if same and not wanted.fresh and not wanted.left:
         return
     _check_reached(world, host)
     _apply(world, wanted.nics, wanted.attachments, wanted.fresh, wanted.left)
-    if host.cut_off and world.does(ROLLED_BACK):
+    asks_back = action.check_connectivity is not False
+    if host.cut_off and asks_back and world.does(ROLLED_BACK):
         raise Refusal(400, "Reverting back to last known saved configuration.")
     host.more.setdefault(COMMITTED_NETWORKS, (host.nics, host.attachments))
     host.nics, host.attachments = wanted.nics, wanted.attachments
-    if commit or not world.does(COMMITTED):
+    if host.cut_off and world.does(SILENT):
+        host.reachable, host.status = False, "non_responsive"
+        raise Refusal(400)
+    if action.commit_on_success or not world.does(COMMITTED):
         host.more.pop(COMMITTED_NETWORKS, None)
 
 
@@ -147,15 +159,20 @@ def _read(action: Any, world: World, host: SimHost) -> Wanted:
         _asked(sent, world, host, [*wanted.nics, *made])
         for sent in action.modified_network_attachments or []
     ]
+    for each in asked:
+        checks.check_form(world, each.sent)
     checks.check_not_both(world, asked, action)
     asked = [each for each in asked if checks.check_attachment(world, host, each)]
     for each in asked:
         each.one = _as_asked(host, each)
     # Parts that change nothing are left out before further checks.
     changed = [a for a in asked if a.one != a.before or _id(a.before) in synchronised]
+    for each in changed:
+        checks.check_addresses(world, host, each)
     gone = _removed(action, world, host, wanted)
-    checks.check_new_bonds(world, made, wanted.nics, _attached(changed, wanted, gone))
-    removed = checks.removed_bonds(action, wanted.nics)
+    then = _attached(changed, wanted, gone)
+    checks.check_new_bonds(world, made, wanted.nics, then)
+    removed = checks.removed_bonds(world, action, wanted.nics, then)
     _bring_in(wanted, made, removed, changed, gone)
     wanted.fresh |= synchronised
     checks.check_all_attachments(world, wanted.nics, wanted.attachments)

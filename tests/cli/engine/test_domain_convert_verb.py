@@ -180,7 +180,10 @@ def cut_off(made, monkeypatch):
     return done
 
 
-def test_interrupted_it_says_which_hosts_are_away_and_keeps_its_task(site, monkeypatch):
+@pytest.mark.parametrize("more", [(), ("--no-job",)])
+def test_interrupted_it_says_which_hosts_are_away_and_keeps_its_task(
+    site, monkeypatch, more
+):
     made = site()
     done = cut_off(made, monkeypatch)
     said = " ".join(done.err.split())
@@ -193,8 +196,8 @@ def test_interrupted_it_says_which_hosts_are_away_and_keeps_its_task(site, monke
     assert job.status == "started"
     *_, last = job.steps.values()
     assert "host02 is in maintenance for this run" in last.description
-    # The next run resumes with the same job.
-    assert made.run(*ROLLING).code == 0
+    # The next run resumes with the same job, or ends it.
+    assert made.run(*ROLLING, *more).code == 0
     assert [one.status for one in jobs_of(made.world).values()] == ["finished"]
 
 
@@ -229,6 +232,17 @@ def test_all_offenders_are_named(site):
     made.world.host("host04").reachable = False
     done = made.run(*ROLLING)
     done.refused(3, "host01 is non-operational", "host02", "host03", "host04 is down")
+    assert not made.double.changes()
+
+
+def test_machines_that_cannot_go_are_named_before_any_change(site):
+    made = site(domains=("data1", "data2"))
+    there = made.world.host("host02")
+    there.vms, there.pinned_vms = ["vm1", "vm2"], ["vm2"]
+    words = ("domain", "convert", "data1", "data2", "--to", "rdma", "-y")
+    made.run(*words, "--rolling").refused(3, "pinned to it: vm2", "--without host02")
+    made.world.domain("data2").running_vms = ["vm1", "vm2"]
+    made.run(*words, "--allow-datacenter-down").refused(3, "vm1, vm2")
     assert not made.double.changes()
 
 

@@ -289,6 +289,12 @@ def test_a_ca_that_is_none(login, engine, text):
     assert "the engine's CA is invalid" in err
 
 
+def test_a_certificate_that_is_of_no_ca(login, engine, pki):
+    engine.world.ca_pem = (pki / "server.pem").read_text()
+    code, _, err = login("--fetch-ca")
+    assert (code, "the engine's CA is invalid" in err) == (1, True)
+
+
 def test_a_file_that_is_there_is_not_changed(login, engine, pki):
     ca = ("--ca-file", str(pki / "ca.pem"))
     login.settings.parent.mkdir()

@@ -147,6 +147,16 @@ def test_cut_off_anywhere_in_the_second_and_reverted_or_gone_on_with(request_):
                 assert not changed(site, before), (number, whole.acts[number])
 
 
+def test_another_rule_the_second_time():
+    site = site_of()
+    before = everything(site)
+    assert convert(site).stage == Stage.CONVERTED
+    assert again(site, replace(ROLLING, rule="prefer-rdma")).stage == Stage.CONVERTED
+    assert "prefer-rdma" in (site.world.host("host02").policy_text or "")
+    assert revert(site).stage == Stage.REVERTED
+    assert not changed(site, before)
+
+
 def two_servers(**words):
     """Return a site with data2 on another server, so that its mounts do not affect the
     transport of others.

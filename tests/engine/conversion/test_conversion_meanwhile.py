@@ -335,6 +335,20 @@ def test_a_host_whose_drop_ins_are_unknown_is_refused_before_any_change(request_
     assert {reason.id for reason in caught.value.reasons} == {"policy-unknown"}
 
 
+def test_a_conversion_leaves_the_admins_policy_as_it_is():
+    site = site_of()
+    rule = "{server: '*', transport: tcp}"
+    theirs = f"# ours\nversion: 1\nnfs: {{rules: [{rule}]}}\n# end"
+    for host in site.world.hosts.values():
+        host.policy_text = theirs
+    assert convert(site).stage == Stage.CONVERTED
+    for host in site.world.hosts.values():
+        file, drop_ins = split(host.policy_text)
+        assert (file, list(drop_ins)) == (theirs, ["50-domain-data1.yaml"])
+    assert revert(site).stage == Stage.REVERTED
+    assert {host.policy_text for host in site.world.hosts.values()} == {theirs}
+
+
 # -- other ways
 
 

@@ -23,6 +23,7 @@ from support.engine.conversion_site import Killed, engine_of
 from ovirt_rdma.engine_sdk_tools.api.request import (
     DENIED,
     TIMEOUT,
+    UNREACHABLE,
     EngineProblem,
     LostAnswer,
 )
@@ -178,6 +179,33 @@ def test_a_lost_answer_leaves_no_flag():
     site.perform = once
     assert convert(site).stage == Stage.CONVERTED
     assert lost
+    assert flag(site) == ""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        EngineProblem("id", "it", "there is no route", UNREACHABLE),
+        OtherRun("conversion-lock-lost", "another run has taken over"),
+    ],
+    ids=["no engine", "no lock"],
+)
+def test_a_run_is_not_complete_before_it_is_cleared(error):
+    """Otherwise no run would clear it: the next one would have nothing to do."""
+    site = site_of()
+    perform, away = site.perform, [True]
+
+    def unavailable(call, **words):
+        if call.doing.startswith("ending the mark") and away:
+            raise error
+        return perform(call, **words)
+
+    site.perform = unavailable
+    with pytest.raises(type(error)):
+        convert(site)
+    assert (site.stored.stage, flag(site)) == (Stage.CONVERTING, ours(site))
+    away.clear()
+    assert run(site, site.stored).stage == Stage.CONVERTED
     assert flag(site) == ""
 
 

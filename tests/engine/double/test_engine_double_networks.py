@@ -11,7 +11,7 @@ from ovirtsdk4 import types
 
 pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
 
-STATIC = types.BootProtocol.STATIC
+STATIC, DHCP = types.BootProtocol.STATIC, types.BootProtocol.DHCP
 DC1 = types.DataCenter(id=new_id("dc1"))
 
 
@@ -111,17 +111,23 @@ def test_a_network_without_usages_is_no_vm_network(system, world):
     assert default.usages == [types.NetworkUsage.VM]
 
 
-@pytest.mark.engine_does("NET-03")
-def test_a_name_is_used_once(system, world):
+@pytest.mark.engine_does("NET-03", "NET-04", "NET-05")
+def test_networks_that_the_engine_refuses(system, world):
     add = system.networks_service().add
-    refused(409, "already used", add, types.Network(name="ovirtmgmt", data_center=DC1))
+    for code, text, words in (
+        (409, "already used", {"name": "ovirtmgmt"}),
+        (400, "cannot start with 'bond'", {"name": "bond7"}),
+        (400, "MTU", {"name": "a", "mtu": 67}),
+    ):
+        refused(code, text, add, types.Network(data_center=DC1, **words))
 
 
-@pytest.mark.engine_does("NET-11")
+@pytest.mark.engine_does("NET-11", "NET-12")
 def test_attached_to_a_cluster_a_network_is_required_unless_it_is_said(system, world):
     made = system.networks_service().add(types.Network(name="a", data_center=DC1))
     networks = cluster_of(system, world).networks_service()
     assert networks.add(types.Network(id=made.id)).required is True
+    refused(409, "already attached", networks.add, types.Network(id=made.id))
     networks.network_service(made.id).remove()
     assert [one.name for one in networks.list()] == ["ovirtmgmt"]
     again = networks.add(types.Network(id=made.id, required=False))
@@ -190,12 +196,27 @@ def test_hosts_that_do_not(system, world, status):
     refused(409, "only when Host status", attach, system, world)
 
 
-@pytest.mark.engine_does("NET-51")
+@pytest.mark.engine_does("NET-51", "NET-52")
 def test_a_host_that_is_cut_off_rolls_back(system, world):
     network(system, world)
     world.host("host01").cut_off = True
     refused(400, "Reverting back to last known", attach, system, world)
     assert storage_on(system, world) is None
+    # Without the check it is done, and the host is lost without a message.
+    refused(
+        400, r'Fault detail is "\[\]"', attach, system, world, check_connectivity=False
+    )
+    assert storage_on(system, world) is not None
+    assert world.host("host01").status == "non_responsive"
+
+
+@pytest.mark.engine_does("NET-22")
+@pytest.mark.parametrize("seconds", [0, 121])
+def test_the_connectivity_timeout_has_a_range(system, world, seconds):
+    network(system, world)
+    # The check comes before that of the host's status.
+    world.host("host01").status = "down"
+    refused(400, "timeout", attach, system, world, connectivity_timeout=seconds)
 
 
 VM = [types.NetworkUsage.VM]
@@ -216,15 +237,40 @@ def test_what_an_ipoib_nic_cannot_do_fails_on_the_host(system, world, words, tex
     assert world.host("host01").nic("ib0").mtu == 2044
 
 
-@pytest.mark.engine_does("NET-28", "NET-33")
+def _changed(address="10.0.0.1", netmask="255.255.255.0", **words):
+    one = attachment(address=address, netmask=netmask)
+    for name, value in words.items():
+        part = one.ip_address_assignments[0]
+        setattr(part.ip if name == "version" else part, name, value)
+    return one
+
+
+V6 = types.IpVersion.V6
+
+
+@pytest.mark.engine_does("NET-23", "NET-27", "NET-28", "NET-30", "NET-33")
 def test_attachments_that_the_engine_refuses(system, world):
     network(system, world)
     for one, code, text in (
         (attachment(nic="ib9"), 400, "ib9.* does not exist"),
+        (_changed("10.0.0.300"), 400, "Bad IP"),
+        (_changed(netmask="255.0.255.0"), 400, "Bad IP"),
+        (_changed("fd00::1", "64"), 400, "Bad IP"),
+        (_changed("fd00::1", "ffff::", version=V6), 400, "Bad IP"),
+        (_changed("fd00::1", "129", version=V6), 400, "Bad IP"),
+        (_changed(None), 400, "Must define"),
+        (_changed(netmask=None), 400, "Must define"),
+        (_changed(assignment_method=None), 400, "Boot protocol is missing"),
+        (_changed(assignment_method=DHCP), 400, "Incompatible"),
         (attachment(nic="eth0"), 409, "At most one VLAN-untagged"),
     ):
         refused(code, text, attach, system, world, one)
         assert storage_on(system, world) is None
+    row = world.cluster("cl1").networks[world.network("storage").id]
+    row.usages.add("migration")
+    bare = _changed(None, None, assignment_method=types.BootProtocol.NONE)
+    refused(409, "no boot protocol", attach, system, world, bare)
+    attach(system, world, _changed("fd00::1", "64", version=V6))
 
 
 @pytest.mark.engine_does("NET-34")
@@ -237,11 +283,14 @@ def test_networks_on_a_nic_have_the_mtu_of_the_one_without_a_vlan(system, world)
     attach(system, world, attachment(**words))
 
 
-@pytest.mark.engine_does("NET-24")
+@pytest.mark.engine_does("NET-24", "NET-29")
 def test_an_attachment_is_there_and_changed_or_removed(system, world):
     network(system, world)
     attach(system, world)
     mine = storage_on(system, world)
+    network(system, world, name="other")
+    other = types.NetworkAttachment(id=mine.id, network=types.Network(name="other"))
+    refused(400, "cannot change", attach, system, world, other)
     both = {"removed_network_attachments": [types.NetworkAttachment(id=mine.id)]}
     changed = attachment(address="10.0.0.9")
     refused(400, "both changed and removed", attach, system, world, changed, **both)
@@ -365,6 +414,7 @@ def two_ports(world):
     return host
 
 
+@pytest.mark.engine_does("NET-45")
 def test_two_ipoib_ports_make_an_active_backup_bond(system, world, two_ports):
     network(system, world)
     attach(system, world, attachment(nic="bond0"), modified_bonds=[bond()])
@@ -376,16 +426,19 @@ def test_two_ipoib_ports_make_an_active_backup_bond(system, world, two_ports):
     assert (shown.ip.address, shown.mtu) == ("10.0.0.1", 2044)
     setup = host_of(system, world).setup_networks
     made = [types.HostNic(name="bond0")]
+    refused(409, "used by an attachment", setup, removed_bonds=made)
     gone = types.NetworkAttachment(id=storage_on(system, world).id)
     setup(removed_network_attachments=[gone], removed_bonds=made)
     assert [nic.name for nic in two_ports.nics] == ["eth0", "ib0", "ib1"]
 
 
-@pytest.mark.engine_does("NET-41", "NET-43", "NET-55")
+@pytest.mark.engine_does("NET-41", "NET-42", "NET-43", "NET-55")
 def test_bonds_that_are_refused(system, world, two_ports):
     setup = host_of(system, world).setup_networks
     for wanted, code, text in (
         (bond(mode="4"), 400, "other than active-backup"),
+        (bond(mode=None), 400, "other than active-backup"),
+        (bond(ports=("ib0",)), 400, "less than two"),
         (bond(ports=("ib0", "ib7")), 400, "ib7.* does not exist"),
         (bond(ports=("ib0", "eth0")), 409, "cannot become slave"),
         (bond(name="team0"), 400, "naming criteria"),

@@ -80,6 +80,13 @@ def test_a_forced_update_changes_the_row_and_nothing_else(engine: Engine) -> Non
     assert engine.world.connection_of("data2").nfs_version == "v4_2"
 
 
+@pytest.mark.engine_does("CONN-10")
+def test_two_domains_on_a_row_are_refused(engine: Engine) -> None:
+    engine.world.domain("data1").connection = engine.world.domain("data2").connection
+    with refused(409, "data1,data2"):
+        engine.row("data2").update(row(mount_options="rdma"), force=True)
+
+
 @pytest.mark.engine_does("CONN-16")
 def test_a_row_of_ipv6_needs_address_and_path(engine: Engine) -> None:
     found = engine.world.connection_of("data2")
@@ -299,8 +306,10 @@ def test_a_failed_reinstall(engine: Engine) -> None:
     assert engine.world.log.codes() == [560, 559, 505]
 
 
-@pytest.mark.engine_does("HOST-29")
+@pytest.mark.engine_does("HOST-23", "HOST-29")
 def test_a_reinstall_begins_after_its_answer(engine: Engine) -> None:
+    with refused(409):
+        engine.host("host02").install(**BY_KEY)
     engine.world.host("host02").status = "maintenance"
     engine.host("host02").install(**BY_KEY)
     assert engine.world.log.codes() == []

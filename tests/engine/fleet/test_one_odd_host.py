@@ -44,8 +44,9 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import row_of
 from ovirt_rdma.engine_sdk_tools.fleet.check import row_of as hosts_row
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import plan_policy_push
 from ovirt_rdma.engine_sdk_tools.hosts import report as host_report
-from ovirt_rdma.engine_sdk_tools.hosts.ansible import read_answers
+from ovirt_rdma.engine_sdk_tools.hosts.ansible import pushed_of, read_answers
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import report_of as read_report
+from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import FAILED, OK, HostOutcome
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
     MOST_POLICY_BYTES,
     HostReport,
@@ -91,6 +92,24 @@ def test_all_answers_of_a_host_together_have_the_limit():
     found = read_answers("".join(line(name, some) for name in names))
     assert sum(len(one.out) for one in found.values()) <= 4_000_000
     assert set(found) == set(names)
+
+
+@pytest.mark.parametrize(
+    ("kind", "digest", "alone", "good"),
+    [
+        (OK, "sha256:a", "sha256:b", True),
+        (FAILED, "sha256:a", "sha256:b", False),
+        *((OK, odd, "sha256:b", False) for odd in (None, 1, [1], True)),
+        *((OK, "sha256:a", odd, False) for odd in (None, 1, [1], True)),
+    ],
+)
+def test_a_push_counts_with_the_digests_of_the_host(kind, digest, alone, good):
+    result = {"digest": digest, "file_digest": alone}
+    pushed = pushed_of("hv1", HostOutcome("host-0", kind, "", result))
+    assert ("hv1" in pushed.problem) is not good
+    assert (pushed.digest, pushed.file_digest) == (
+        (digest, alone) if good else (None,) * 2
+    )
 
 
 # -- limits are the same before and at the act
