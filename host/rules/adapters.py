@@ -182,10 +182,10 @@ def _stack(view: View) -> Iterator[Finding]:
         yield about.finds(bad, mismatch(modules), INSTALL_STACK)
     elif bases and foreign:
         # NFSRDMA-01 says so if there is no rpcrdma.
-        known = rpcrdma or is_available(modules, NFS_MODULE) is False
-        say = about.passes if known else about.skips
-        origin = f"; rpcrdma is {rpcrdma or 'of unknown origin, or missing'}"
-        yield say(f"the RDMA modules are from {names}: {first}{origin}")
+        missing = is_available(modules, NFS_MODULE) is False
+        say = about.passes if rpcrdma or missing else about.skips
+        origin = rpcrdma or ("missing" if missing else "of unknown origin")
+        yield say(f"the RDMA modules are from {names}: {first}; rpcrdma is {origin}")
     elif bases and stacks:
         yield about.warns(
             f"{names} is installed, but this kernel's modules are the distribution's "
