@@ -484,7 +484,7 @@ def parse_connections(data: bytes) -> tuple[tuple[Connection, ...], int]:
             _, local, remote, state = line.split()[:4]
             if state == _ESTABLISHED:
                 connections.append(Connection(*_end(local), *_end(remote)))
-        except ValueError:
+        except (ValueError, OverflowError):
             invalid += bool(line.strip())
     return tuple(connections), invalid
 

@@ -425,7 +425,8 @@ def _bond(tree: FileTree, netdev: Netdev, problems: list[str]) -> Optional[Bond]
 def pfc_priorities(text: str) -> tuple[int, ...]:
     """Return the priorities with PFC enabled, from ``dcb -j pfc show dev NETDEV``."""
     return _of_dcb(
-        text, lambda shown: tuple(n for n, on in enumerate(shown["prio_pfc"]) if on)
+        text,
+        lambda shown: tuple(n for n, on in enumerate(shown["prio_pfc"]) if _IS_ON[on]),
     )
 
 
@@ -470,6 +471,7 @@ _FEATURE = re.compile(
     re.MULTILINE,
 )
 _ON_OFF = {"on": True, "off": False}
+_IS_ON = {True: True, False: False}  # nothing else is one of them: unknown
 _PAUSE = re.compile(r"^(RX|TX):\s+(on|off)$", re.MULTILINE)
 
 

@@ -163,7 +163,9 @@ def _stack(view: View) -> Iterator[Finding]:
     about, bases = About(STACK.id), base_files(modules)
     first = next(iter(bases.values()), "")
     foreign = not is_of_the_kernel(first)
-    named = (f"{s.name} {s.version or ''} ({s.evidence})" for s in stacks)
+    named = (
+        f"{' '.join(filter(None, (s.name, s.version)))} ({s.evidence})" for s in stacks
+    )
     names = " and ".join(named) or "an out-of-tree stack"
     rpcrdma = file_of(modules, NFS_MODULE)
     # Without NFS over RDMA nothing needs it.
@@ -180,10 +182,10 @@ def _stack(view: View) -> Iterator[Finding]:
         yield about.finds(bad, mismatch(modules), INSTALL_STACK)
     elif bases and foreign:
         # NFSRDMA-01 says so if there is no rpcrdma.
-        known = rpcrdma or is_available(modules, NFS_MODULE) is False
-        say = about.passes if known else about.skips
-        origin = f"; rpcrdma is {rpcrdma or 'of unknown origin, or missing'}"
-        yield say(f"the RDMA modules are from {names}: {first}{origin}")
+        missing = is_available(modules, NFS_MODULE) is False
+        say = about.passes if rpcrdma or missing else about.skips
+        origin = rpcrdma or ("missing" if missing else "of unknown origin")
+        yield say(f"the RDMA modules are from {names}: {first}; rpcrdma is {origin}")
     elif bases and stacks:
         yield about.warns(
             f"{names} is installed, but this kernel's modules are the distribution's "
@@ -235,8 +237,8 @@ def _pcie(view: View, about: About, adapter: Adapter) -> Iterator[Finding]:
     if speed < rate:
         yield about.warns(f"{shown}, less than its port ({rate} Mb/s)", _cure(link))
     else:
-        enough = "all together" if speed >= together else "one of its ports"
-        yield about.passes(f"{shown}, enough for {enough} ({together} Mb/s)")
+        one = "one of its ports, not for " if speed < together else ""
+        yield about.passes(f"{shown}, enough for {one}all together ({together} Mb/s)")
 
 
 def mbps(speed_gts: Optional[float], width: Optional[int]) -> Optional[int]:

@@ -75,9 +75,9 @@ def _units(view: View) -> Iterator[Finding]:
         )
     if openibd:
         # It unloads and reloads the modules that rdma-core's units have loaded.
-        besides = "rdma-core's units do too" if rdma_core else "rdma-core is not there"
+        besides = ", and rdma-core's units do too" if rdma_core else ""
         yield About(UNITS.id, OPENIBD).warns(
-            f"openibd loads the RDMA modules on this host, and {besides}",
+            f"openibd loads the RDMA modules on this host{besides}",
             "with the distribution's drivers: systemctl disable --now openibd; with "
             "MLNX_OFED: never restart openibd while storage is mounted",
         )
@@ -201,13 +201,14 @@ def _daemon(view: View) -> Iterator[Outcome]:
     elif unit.active in _RUNS:
         yield about.passes(f"{DAEMON_UNIT} is running: {wanted}")
     else:
-        again = f"systemctl restart {DAEMON_UNIT}"
-        yield about.fails(
-            f"{DAEMON_UNIT} is not running ({unit.load}, {unit.active}), but {wanted}",
-            f"journalctl -b -u {DAEMON_UNIT}; then: {again}"
-            if unit.active == "failed"
-            else _ENABLE,
-        )
+        fix = _ENABLE
+        if unit.load == "not-found":
+            fix = "install the package ovirt-rdma-host again"
+        elif unit.active == "failed":
+            again = f"systemctl restart {DAEMON_UNIT}"
+            fix = f"journalctl -b -u {DAEMON_UNIT}; then: {again}"
+        said = f"{unit.load}, {unit.active}"
+        yield about.fails(f"{DAEMON_UNIT} is not running ({said}), but {wanted}", fix)
 
 
 def _wanted(view: View) -> Iterator[str]:
@@ -259,7 +260,8 @@ def _interface(view: View, rule: InterfaceRule) -> Finding:
     named = [port for port in view.ports if rule in port.rules]
     if not named:
         present = ", ".join(
-            f"{place.name} ({place.port.link_layer}, {place.port.guid or 'no GUID'})"
+            f"{place.name} ({place.port.link_layer}, {place.port.guid or 'no GUID'}, "
+            f"{place.device.pci.address if place.device.pci else 'no PCI address'})"
             for place in view.ports[:8]
         )
         fix = "nothing to fix if the rule is for other hosts; "

@@ -703,12 +703,16 @@ def _mtu(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
     decided = ipoib.decided_mtu(view, interface, end)
     if interface.policy.mtu is None:
         limit = ipoib.mtu_limit(interface, now)
-        shown = f"{name} has MTU {mtu} in {now} mode"
+        shown = f"{name} has MTU {mtu} in {now or 'an unknown'} mode"
         most = f"; up to {limit.mtu} is possible: {limit.reason}" if limit else ""
         yield about.passes(shown + most)
     elif decided.by in (ipoib.NETWORK, ipoib.BOND):
         yield about.skips(f"{decided.who} sets the MTU of {name}")
-    elif now is None or end is None or decided.mtu is None:
+    elif now is None or end is None:
+        yield about.skips(
+            f"the transport mode of {name} is unknown, so its largest MTU is too"
+        )
+    elif decided.mtu is None:
         yield about.skips(
             f"{name} has MTU {mtu}; the largest of {interface.port_name} in {end} mode "
             "is unknown",
@@ -771,7 +775,7 @@ def _compare(
     elif mtu == target:
         yield about.warns(f"{shown}, but its profile does not have that MTU")
     else:
-        should = f"{target} is possible: {limit.reason}"
+        should = f"up to {target} is possible: {limit.reason}"
         if not auto:
             should = f"the policy requires {target}"
         yield about.fails(f"{shown}, but {should}", fix if by_opensm else "")
@@ -851,12 +855,15 @@ def _network_mtu(view: View, about: About, interface: Interface) -> Iterator[Fin
         most = f"; up to {limit.mtu} is possible: {limit.reason}" if limit else ""
         yield about.passes(shown + most)
     else:
+        # The broadcast group's MTU is unknown, and may be smaller.
+        group = ", if the subnet manager gives the partition that MTU (opensm: mtu=5)"
+        if mode == CONNECTED or int(wanted) <= COMMON_GROUP_MTU:
+            group = ""
         yield about.warns(
             f"{shown}, and the policy requires {wanted}; the engine's MTU applies",
             f"set MTU {wanted} in the logical network {interface.network.name!r} "
-            "(Network, Logical Networks, Edit), for all its hosts, if the subnet "
-            "manager gives the partition that MTU (opensm: mtu=5); or remove mtu from "
-            "the policy",
+            f"(Network, Logical Networks, Edit), for all its hosts{group}; or remove "
+            "mtu from the policy",
         )
 
 

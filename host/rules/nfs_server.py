@@ -115,9 +115,10 @@ def _threads(view: View, about: About, server: NfsServer) -> Iterator[Finding]:
     more = max(2 * threads, wanted)
     fix = f"set threads={more} in [nfsd] of /etc/nfs.conf; now: rpc.nfsd {more}"
     if threads < wanted:
+        hosts = "an unknown number of" if clients is None else clients
         yield about.warns(
             f"it has {threads} threads, and each write waits in one until it is on the "
-            f"disk; {wanted} are the least for {clients or 0} NFS 4 clients and "
+            f"disk; {wanted} are the least for {hosts} NFS 4 clients and "
             f"{len(reached)} RDMA netdevs",
             fix,
         )

@@ -406,7 +406,8 @@ def _class(about: About, base: Interface, wanted: RoceClass) -> Iterator[Outcome
         before,
         after,
         LINK_DOWN if "pfc" in differ else LIVE,
-        reason="the policy requires it; PFC takes the link down and up",
+        reason="the policy requires it"
+        + ("; PFC takes the link down and up" if "pfc" in differ else ""),
         undo="restores the earlier values",
         changes=(
             *(Change(DCB, name, dcb.value(one), to, one) for one, to in differ.items()),

@@ -361,6 +361,10 @@ def test_what_is_unknown_of_a_server_is_skipped(fact, rule):
     for host, verdict in ((known, PASS), (unknown, SKIP)):
         decision = decide(host, Policy(), rules=SERVER_RULES)
         assert {f.verdict for f in decision.findings if f.rule == rule} == {verdict}
+    few = facts(nfs_server=replace(unknown.nfs_server, threads=1))
+    said = [f.sentence for f in decide(few, Policy(), rules=SERVER_RULES).findings]
+    number = any("for an unknown number of NFS 4 clients" in one for one in said)
+    assert number == (fact == "clients")
 
 
 def _exports(**parts):

@@ -713,7 +713,9 @@ class RoceTos(NetdevSetting):
 
     def put(self, host: Host, value: str) -> None:
         self.make_readable(host)
-        file = self._file(host) or ""
-        if host.tree.text(file) == value:
-            return
-        Sysfs(replace(self.change, target=file)).write(host, file, value)
+        file, now = self._file(host) or "", self.read(host)
+        if now.problem:
+            fix = "modprobe rdma_cm, and run this as root"
+            raise EffectFailed("sysfs-write-failed", now.problem, fix)
+        if now.value != value:
+            Sysfs(replace(self.change, target=file)).write(host, file, value)

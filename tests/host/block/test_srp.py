@@ -61,6 +61,21 @@ def test_a_login_makes_a_session_with_the_timeouts_of_the_target(fake, srp):
     assert fake.written == before
 
 
+def test_a_module_that_is_not_there_fails_new_logins_only(fake, srp):
+    (known,) = srp.log_in([Login(target(), "rxe0", 1)], 5)
+
+    def missing(argv):
+        raise CommandFailed("no such module")
+
+    srp._run = missing
+    wanted = [known, Login(target(OTHER), "rxe0", 1)]
+    first, second = srp.log_in(wanted, 5)
+    assert (first.problem, second.problem.id) == (None, "srp-module-not-loaded")
+    # Where all is logged in it is not asked for.
+    srp._run = None
+    assert srp.log_in([known], 5)[0].problem is None
+
+
 def test_a_login_that_srp_daemon_made_meanwhile_counts(fake, srp):
     fake.session("srp-rxe0-1", {"id_ext": GUID, "ioc_guid": GUID})
     (outcome,) = srp.log_in([Login(target(), "rxe0", 1)], 5)

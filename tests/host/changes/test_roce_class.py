@@ -307,7 +307,19 @@ def test_the_kernel_that_refuses_the_type_of_service(tmp_path):
     tos = Change(ROCE_TOS, "eth0", "0", "106")
     with problem("sysfs-write-failed", f"{file}: the kernel does not ") as caught:
         kind_of(tos).put(host.effects(), "106")
-    assert caught.value.fix.startswith("run this as root")
+    fix = "run this as root, on the host itself and not in a container"
+    assert caught.value.fix == fix
+
+
+def test_a_type_of_service_that_has_no_file(tmp_path):
+    """rdma_cm cannot be loaded, at a boot too: the device is there."""
+    host = changing(soft_roce, tmp_path)
+    host.runner.program("modprobe", lambda argv: "")
+    host.run = host.runner
+    tos = Change(ROCE_TOS, "eth0", "0", "106")
+    with problem("sysfs-write-failed", "default_roce_tos is not there: ") as caught:
+        kind_of(tos).put(host.effects(), "106")
+    assert caught.value.fix == "modprobe rdma_cm, and run this as root"
 
 
 def test_configfs_is_mounted_where_it_is_not(host):

@@ -443,6 +443,18 @@ def test_the_timer_takes_it_back_and_only_that_run():
     assert roll_back_unconfirmed(there, journal, 1, Told()) is None
 
 
+def test_what_the_timer_cannot_take_back_is_named_and_left_to_revert():
+    there, journal, before = _awaiting()
+    there.on_undo = _refuse(MTU)
+    with problem("recovery-incomplete", "not restored: mtu of ib0 (") as caught:
+        roll_back_unconfirmed(there, journal, 1, Told())
+    assert caught.value.fix == f"echo 2044 > {MTU}"
+    there.on_undo = lambda act: None
+    assert recover(there, journal, there.now(), Told()) is None
+    assert revert(there, journal, there.facts, Told()).outcome == "done"
+    assert there.settings() == before
+
+
 def test_taken_back_by_half_when_killed_the_rest_follows_in_any_case():
     """Also before the deadline of the confirmation: nobody wants half of the run."""
     tso = Change("offload", "ib0", None, "off", "tx-tcp-segmentation")

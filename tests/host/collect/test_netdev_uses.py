@@ -307,9 +307,10 @@ def test_the_table_of_connections():
 
 
 def test_lines_that_are_no_connection_are_counted(host):
-    host.tcp_table("tcp", ["headings", "   0: 0200000A:C000", "x"])
+    negative = "0: -1:C000 0100000A:0CBC 01"
+    host.tcp_table("tcp", ["headings", "   0: 0200000A:C000", "x", negative])
     host.tcp_table("tcp6", ["headings"])
-    sentence = "/proc/net/tcp has 2 lines that are not connections"
+    sentence = "/proc/net/tcp has 3 lines that are not connections"
     assert uses(host) == ((NetdevUse(None, "unknown", sentence),), [sentence])
 
 

@@ -414,6 +414,7 @@ def test_without_the_program_or_dcb_of_the_driver_nothing_is_said(roce, failure)
     assert problems == []
 
 
+ODD_PFC = '{"prio_pfc": ["off"]}'  # unknown, and not on
 NOT_PERMITTED = CommandFailed("Attribute read: Operation not permitted", 1)
 
 
@@ -422,7 +423,7 @@ NOT_PERMITTED = CommandFailed("Attribute read: Operation not permitted", 1)
     [
         *(
             (text, "printed unexpected text: ")
-            for text in ("[]", "{", "", '{"prio_pfc": 8}', "[" * 9999)
+            for text in ("[]", "{", "", '{"prio_pfc": 8}', ODD_PFC, "[" * 9999)
         ),
         (NOT_PERMITTED, "failed: Attribute read: Operation not permitted"),
     ],

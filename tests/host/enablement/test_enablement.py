@@ -100,11 +100,11 @@ class TestEnable:
         assert host.tree() == before
 
 
-def expect_refusal(host, id, *arguments, verb="enable"):
+def expect_refusal(host, id, *arguments, verb="enable", **mode):
     """Expect a refusal that names ``arguments`` and changes nothing."""
     before = host.tree()
     with problem(id, *arguments) as caught:
-        getattr(host, verb)()
+        getattr(host, verb)(**mode)
     assert caught.value.exit_code == 4
     assert caught.value.fix
     assert host.tree() == before
@@ -130,6 +130,8 @@ class TestRefusals:
         else:
             host.link(path, "/dev/null" if kind == "link" else "/nowhere")
         expect_refusal(host, "file-not-ours", path, verb=verb)
+        if verb == "enable" and path != DROPIN_LINK:
+            expect_refusal(host, "file-not-ours", path, mode="host")
 
     def test_a_drop_in_folder_that_is_a_symlink(self, host):
         host.link(DROPIN_DIRECTORY, "/usr/lib/systemd/system/vdsmd.service.d")

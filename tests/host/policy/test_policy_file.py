@@ -268,6 +268,7 @@ def test_other_options_are_taken_as_they_are(options):
     ("text", "expected"),
     [
         (rule(name="!!binary aGk="), ("6:", "yaml-alias-or-tag", "quotes")),
+        ("version: 1\n# \x07\n", ("2:", "yaml-character-invalid", "U+0007")),
         (
             rule() + "      server: nas2\n",
             ("6: nfs.rules[1].server", "key-repeated", "4"),
@@ -281,7 +282,6 @@ version: 1\nnfs:\n  rules:\n    - server: *.example.org\n      transport: tcp | 
 version: 1\nnfs:\n  rules:\n    - server: nas1\n      transport: tcp\n      path: *vm \
     | 6: | yaml-alias-or-tag | quotes
 version: 1\n---\nversion: 1 | 2: | yaml-second-document | one
-version: 1\n#  | 2: | yaml-character-invalid | U+0007
 version: 1\nversion: 1 | 2: version | key-repeated | 1
 version: 1\n7: x | 2: | key-not-text | 7
 version: 1\n<<: {nfs: } | 2: | key-not-text | <<

@@ -12,7 +12,7 @@ from support.host.ipoib_host import child, host, netdev, network, policy, port, 
 
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, ModuleOption, Policy
-from ovirt_rdma.host.rules.base import CLASSES, VERDICTS, Finding, View
+from ovirt_rdma.host.rules.base import CLASSES, VERDICTS, Finding, Step, View
 from ovirt_rdma.host.rules.registry import RULES, decide
 
 # Few words, so that names match each other; and invalid ones.
@@ -97,8 +97,12 @@ POLICIES = st.builds(
 @given(anything(Facts), POLICIES)
 def test_no_facts_make_a_rule_stumble(facts, wanted):
     view = View(facts, wanted)
+    ids = []
     for rule in RULES:
-        for one in rule.decide(view):
+        said = [*rule.decide(view)]
+        assert said
+        ids += [one.id for one in said if isinstance(one, Step)]
+        for one in said:
             assert one.rule == rule.id
             assert one.sentence and not one.sentence.endswith(".")
             if isinstance(one, Finding):
@@ -107,6 +111,7 @@ def test_no_facts_make_a_rule_stumble(facts, wanted):
             assert one.effect in CLASSES
             assert one.reason and one.undo
             assert one.refused or one.changes
+    assert len(set(ids)) == len(ids)
 
 
 @given(anything(Facts))

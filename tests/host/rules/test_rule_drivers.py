@@ -163,6 +163,7 @@ def test_no_adapter():
 IN = "kernel/drivers/infiniband/core/{}.ko.xz"
 OUT = "extra/mlnx-ofa_kernel/drivers/infiniband/core/{}.ko"
 OFED = (RdmaStack("MLNX_OFED", "5.8-3.0.7.0", "ofed_info -s"),)
+EITHER = (RdmaStack("MLNX_OFED or DOCA", None, "/etc/x"),)
 NFS_IN = "kernel/net/sunrpc/xprtrdma/rpcrdma.ko.xz"
 NFS_OUT = "extra/mlnx-nfsrdma/rpcrdma.ko"
 
@@ -187,7 +188,7 @@ NONE = {"available": ("ib_core",)}
             OFED,
             NONE,
             "PASS",
-            f"modules are from {OFEDS}; rpcrdma is of unk",
+            f"modules are from {OFEDS}; rpcrdma is missing",
         ),
         ({**_base(OUT), "rpcrdma": NFS_IN}, OFED, {}, "FAIL", "another tree"),
         ({**_base(OUT), "rpcrdma": NFS_OUT}, OFED, {}, "PASS", NFS_OUT),
@@ -195,7 +196,8 @@ NONE = {"available": ("ib_core",)}
         ({**_base(IN), "rpcrdma": NFS_OUT}, (), {}, "FAIL", "another tree"),
         ({**_base(IN), "rpcrdma": NFS_IN}, OFED, {}, "WARN", "are the distribution's"),
         ({**MIXED, "rpcrdma": NFS_IN}, OFED, {}, "FAIL", "from two trees"),
-        (_base(OUT), (), {}, "SKIP", "from an out-of-tree stack"),
+        (_base(OUT), (), {}, "SKIP", "ib_core.ko; rpcrdma is of unknown origin"),
+        (_base(OUT), EITHER, {}, "SKIP", "from MLNX_OFED or DOCA (/etc/x): extra/"),
         ({}, OFED, {}, "SKIP", "unknown"),
         ({}, (), {}, "SKIP", "unknown"),
     ],

@@ -60,6 +60,8 @@ INACTIVE = "inactive: rdma-hw.target"
         ((*RDMA_CORE_UNITS, OPENIBD), OPENIBD.name, "WARN", "rdma-core's units do too"),
         ((IDLE[0], RDMA, *MORE), HW.name, "WARN", f"{INACTIVE} | systemctl start rdma"),
         (IDLE, HW.name, "WARN", "rdma-load-modules@roce.service | systemctl start"),
+        # Unknown is not missing.
+        ((OPENIBD,), OPENIBD.name, "WARN", "modules on this host | with the dist"),
         # They are no matter where openibd loads the modules.
         ((*IDLE, OPENIBD), OPENIBD.name, "WARN", "openibd loads the RDMA modules"),
         ((*RDMA_CORE_UNITS, *OTHERS), "host", "PASS", ""),
@@ -88,7 +90,10 @@ HOST = facts(
 
 
 NOT_HERE = "names no port of this host: no"
-PORTS = "ports here: mlx4_0/1 (InfiniBand, 0002:c903:00fb:1231), mlx5_0/1 (Ethernet, no"
+PORTS = (
+    "ports here: mlx4_0/1 (InfiniBand, 0002:c903:00fb:1231, 0000:04:00.0), mlx5_0/1 "
+    "(Ethernet, no GUID, "
+)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +103,7 @@ PORTS = "ports here: mlx4_0/1 (InfiniBand, 0002:c903:00fb:1231), mlx5_0/1 (Ether
         ({"device": "mlx*"}, "PASS", "names ib0, ens1"),
         ({"device": "mlx4_1"}, "WARN", f"{NOT_HERE} device mlx4_1 | nothing to fix if"),
         ({"guid": "0002:c903:00fb:1213"}, "WARN", PORTS),
-        ({"pci": "0000:40:00.0"}, "WARN", f"{NOT_HERE} pci 0000:40:00.0"),
+        ({"pci": "0000:40:00.0"}, "WARN", f"{NOT_HERE} pci 0000:40:00.0 | "),
         ({"port": 2}, "WARN", f"{NOT_HERE} port 2"),
         ({"device": "mlx4_0", "link_layer": "ethernet"}, "WARN", "no port matches all"),
         ({"pkey": "0x8001"}, "WARN", "no netdev there has 0x8001"),
@@ -291,8 +296,8 @@ METRICS = host_policy(metrics_folder="/var/lib/node_exporter/textfiles")
 FOLLOW = host_policy(interfaces=(interface_rule(device="mlx4_0", partitions="follow"),))
 
 
-def daemon(active="inactive"):
-    return Unit(DAEMON_UNIT, "loaded", active, "static")
+def daemon(active="inactive", load="loaded"):
+    return Unit(DAEMON_UNIT, load, active, "static")
 
 
 @pytest.mark.parametrize(
@@ -307,6 +312,7 @@ def daemon(active="inactive"):
         (METRICS, (daemon("activating"),), "PASS", "is running"),
         (HEALTH, (daemon(),), "FAIL", "inactive), but.* | ovirt-rdma-host enable; "),
         (HEALTH, (daemon("failed"),), "FAIL", "failed), but.* | journalctl -b -u "),
+        (HEALTH, (daemon(load="not-found"),), "FAIL", " | install the package ovirt-r"),
         (FOLLOW, (daemon(),), "FAIL", "the children of ib0 should follow the P_Key t"),
     ],
 )

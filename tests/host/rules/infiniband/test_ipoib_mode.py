@@ -267,6 +267,10 @@ def test_an_unknown_mode_is_no_mode():
     wanted = policy(transport_mode="auto", mtu="auto")
     for name in ("ib0", "ib1"):
         assert finding(facts, wanted, ID, name).startswith("SKIP ")
+    unknown = "the transport mode of ib1 is unknown, so its largest MTU is too | "
+    assert finding(facts, wanted, "IPOIB-MTU-01", "ib1") == f"SKIP {unknown}"
+    text = finding(facts, None, "IPOIB-MTU-01", "ib1")
+    assert text.startswith("PASS ib1 has MTU 4092 in an unknown mode")
     assert not any("MODE" in name or "MTU" in name for name in steps(facts, wanted))
 
 

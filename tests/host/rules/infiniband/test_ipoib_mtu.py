@@ -198,6 +198,13 @@ AUTO = policy(mtu="auto")
             "WARN",
             "if the subnet manager gives the part",
         ),
+        # No group's MTU is that of connected mode.
+        (
+            engine(9000, CONNECTED),
+            policy(mtu=65520, transport_mode="connected"),
+            "WARN",
+            "for all its hosts; or remove mtu",
+        ),
         (engine(9000), None, "FAIL", f"datagram mode supports at most 4092: {PORT_4K}"),
         (engine(9000), policy(transport_mode="auto"), "PASS", "MTU 9000"),
         (engine(2044, *BOND, southbound="bond0"), policy(mtu=4092), "WARN", "es 4092"),

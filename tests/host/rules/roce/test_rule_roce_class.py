@@ -157,7 +157,9 @@ def test_a_virtual_function_has_the_class_of_its_physical_one():
     ],
 )
 def test_only_flow_control_takes_the_link_down(dcb, effect):
-    assert steps(roce.CLASS, host(dcb), wanted())["ens1"].effect == effect
+    step = steps(roce.CLASS, host(dcb), wanted())["ens1"]
+    assert step.effect == effect
+    assert ("takes the link down" in step.reason) == (effect == "link-down")
 
 
 def test_two_priorities_of_one_dscp_are_refused():
