@@ -110,7 +110,7 @@ def _unread(view: View) -> Iterator[Finding]:
 
 
 _TOOL = (
-    "(?P<tool>dcb|dpkg-query|ethtool|fapolicyd-cli|ibv_devinfo|ip|nmcli|nsenter|"
+    "(?P<tool>dcb|ethtool|fapolicyd-cli|ibv_devinfo|ip|nmcli|nsenter|"
     "ofed_info|rdma|rpm|systemctl)"
 )
 # What to do about a problem: the first whose pattern is in its text.

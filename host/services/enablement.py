@@ -338,7 +338,7 @@ def _obstacles(state: EnablementState) -> Iterator[Refused]:
             yield Refused(
                 "own-file-missing",
                 f"{path} is missing",
-                "install ovirt-rdma-host again",
+                "install the package ovirt-rdma-host again",
             )
     if state.overrides:
         yield Refused(

@@ -301,9 +301,9 @@ def _refused(
             f"child such as {below[0].name}.8001 does the same)"
         )
     if network.ovs:
-        yield (f"{head} cannot be a port of Open vSwitch: use switch type Linux Bridge")
+        yield f"{head} cannot be a port of Open vSwitch: use switch type Linux Bridge"
     elif network.bridged:
-        yield (f"{head} cannot be a bridge port: clear 'VM network' for it")
+        yield f"{head} cannot be a bridge port: clear 'VM network' for it"
     if network.mode is not None and network.mode not in MODES:
         yield (
             f"network {network.name}: {MODE_PROPERTY} {network.mode!r} is invalid; "
@@ -320,7 +320,7 @@ def _too_large(network: Network, link: Link, limit: Optional[int]) -> Iterator[s
         return
     head = f"network {network.name}: MTU {mtu} is too large for {link.name}"
     if mtu > CONNECTED_MTU:
-        yield (f"{head}: the limit of InfiniBand is {CONNECTED_MTU} bytes")
+        yield f"{head}: the limit of InfiniBand is {CONNECTED_MTU} bytes"
         return
     if _mode_after(network, link) != DATAGRAM:
         return

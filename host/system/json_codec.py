@@ -4,7 +4,7 @@ dataclasses to JSON values and back; and keep what a task of the daemon saw last
 file of /run.
 
 All that we store or exchange as JSON is read here first: facts, plans, policies, marks,
-journals, states. vdsmd loads this module, so it is small.
+journals, states.
 
 Each error is a sentence. Fields are strings, numbers, booleans, Optional, Union of
 scalars and None, ``tuple[X, ...]``, ``tuple[X, Y]`` and dataclasses.

@@ -128,7 +128,10 @@ FAULTS = {
     "not for vdsm": (mode(LAUNCHER, "700", "755"), "may not be run"),
     "no package": (away(installed_host.LIBRARY), "No module named 'ovirt_rdma'"),
     "unreadable package": (
-        mode(f"{installed_host.LIBRARY}/host/export.py", "600", "644"),
+        # What is compiled of it can be read without it.
+        mode(
+            f"{installed_host.LIBRARY}/host/{{,__pycache__/}}export.*py*", "600", "644"
+        ),
         "PermissionError: [Errno 13] Permission denied",
     ),
     "unreadable marker": (

@@ -151,7 +151,7 @@ def test_command_missing(tool):
     assert code == 1
     assert err == (
         f"{tool.command} cannot be run: No such file or directory\n"
-        "fix: install ovirt-rdma-host again\n"
+        "fix: install the package ovirt-rdma-host again\n"
     )
 
 

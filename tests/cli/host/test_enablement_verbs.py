@@ -68,7 +68,7 @@ def test_documents(installed):
 
 def test_refusals(host):
     host("enable").refused(
-        4, f"{LAUNCHER} is missing", "fix: install ovirt-rdma-host again"
+        4, f"{LAUNCHER} is missing", "fix: install the package ovirt-rdma-host again"
     )
     other = under(host.root, ENABLED)
     other.parent.mkdir(parents=True)

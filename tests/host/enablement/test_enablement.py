@@ -541,7 +541,7 @@ class TestStatus:
         host.enable()
         host.remove(LAUNCHER)
         assert Advice(
-            f"{LAUNCHER} is missing", "install ovirt-rdma-host again"
+            f"{LAUNCHER} is missing", "install the package ovirt-rdma-host again"
         ) in self.advice(host)
 
     def test_another_override_that_came_later(self, host):
