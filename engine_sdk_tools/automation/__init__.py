@@ -361,8 +361,7 @@ class RdmaEngine:
                 other_options = conversions.check_resumable(state, domains, request)
                 if other_options:
                     self.session.listener.note(other_options)
-                own = replace(state.request, batch=request.batch)
-                state = replace(state, request=own)
+                state = state.with_batch(request.batch)
                 reports = self._stream(engine.hosts_of(center))
                 plan = conversions.plan_resume(state, engine, reports, request.without)
                 return self._carried_out(plan, run)
@@ -423,8 +422,7 @@ class RdmaEngine:
             over = state.stage in (Stage.REVERTED, Stage.ROLLED_BACK)
             if over and not conversions.is_converted(state):
                 return state
-            own = replace(state.request, batch=batch)
-            state = replace(state, request=own)
+            state = state.with_batch(batch)
             reports = self._stream(engine.hosts_of(center))
             plan = conversions.plan_revert(state, engine, reports)
             return self._carried_out(plan, run)
@@ -518,8 +516,16 @@ class RdmaEngine:
             ) as listener:
                 access: Any = self._hosts
                 given = {**(variables or {}), **SSH_VARIABLES}
-                how = (listener, state, lock.check, access, request, given)
-                state = preparation.Preparation(self.session, file, *how).run()
+                state = preparation.Preparation(
+                    session=self.session,
+                    file=file,
+                    listener=listener,
+                    state=state,
+                    check=lock.check,
+                    access=access,
+                    request=request,
+                    variables=given,
+                ).run()
             if lock.job is not None:
                 text = f"{title}: {preparation.sentence(state)}"
                 lock.job.finish(text, succeeded=preparation.exit_code(state) == 0)
@@ -651,8 +657,15 @@ class RdmaEngine:
         ) as listener:
             fresh = time.monotonic() - run.began <= FRESH_S
             observed = plan.observed if fresh else {}
-            how = (listener, state, lock.check, access, observed)
-            state = ConversionRun(self.session, file, *how).run()
+            state = ConversionRun(
+                session=self.session,
+                file=file,
+                listener=listener,
+                state=state,
+                check=lock.check,
+                access=access,
+                observed=observed,
+            ).run()
         succeeded = conversions.exit_code(state) == 0
         if state.kind != HEAL and state.stage not in Stage.FINISHED:
             # Only this machine knows about an incomplete conversion: the next one of

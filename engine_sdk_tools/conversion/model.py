@@ -275,6 +275,10 @@ class ConversionState:
         """Return the host of this name."""
         return next(host for host in self.hosts if host.name == name)
 
+    def with_batch(self, hosts: int) -> ConversionState:
+        """Return the state with so many hosts at a time."""
+        return replace(self, request=replace(self.request, batch=hosts))
+
     def with_host(self, name: str, **changes: Any) -> ConversionState:
         """Return the state with some fields of one host changed."""
         return self.with_hosts((name,), **changes)

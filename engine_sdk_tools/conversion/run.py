@@ -131,7 +131,7 @@ Test = Callable[[Any, Optional[str]], Optional[str]]
 @dataclass
 class HostsRun:
     """Does steps on hosts of a data center, one after the other, and stores ``state``
-    with ``keeper`` before and after each. ``check`` is called before each change, and
+    with ``file`` before and after each. ``check`` is called before each change, and
     raises OtherRun if another run has the lock.
 
     Evacuation and activation are judged with the engine's events, because the status of
@@ -139,7 +139,7 @@ class HostsRun:
     """
 
     session: Session
-    keeper: Any
+    file: Any
     listener: Listener
     state: Any
     check: Callable[[], None]
@@ -150,7 +150,7 @@ class HostsRun:
     def save(self, state: Any) -> None:
         """Store ``state``. Raises StateFileProblem."""
         self.state = state
-        self.keeper.write(state)
+        self.file.write(state)
 
     def begin(self, step: RunStep) -> None:
         """Store that ``step`` is started."""
@@ -299,7 +299,7 @@ class ConversionRun(HostsRun):
     """
 
     state: ConversionState
-    door: HostAccess
+    access: HostAccess
     observed: Mapping[str, Observation] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -529,7 +529,7 @@ class ConversionRun(HostsRun):
         observed: Mapping[str, Observation] = {}
         why = "it was not asked"
         try:
-            reports = self.door.reports(present).values()
+            reports = self.access.reports(present).values()
             observed = observe(present, reports, state.domains)
         except Problem as problem:
             # This concerns these hosts only; a revert continues with the others.
@@ -548,7 +548,7 @@ class ConversionRun(HostsRun):
             return f"{step.subject} is no longer in the engine"
         pushed = Pushed(host.name, problem="it did not answer the push of the policy")
         try:
-            answers = self.door.push_policy((host,), step.policy)
+            answers = self.access.push_policy((host,), step.policy)
             pushed = answers.get(host.name, pushed)
         except Problem as problem:
             pushed = Pushed(host.name, problem=problem.one_line)

@@ -653,17 +653,17 @@ class DomainMade:
 
 def create_domain(
     session: Session,
-    door: Optional[HostAccess],
+    access: Optional[HostAccess],
     plan: DomainPlan,
     listener: Listener,
 ) -> DomainMade:
-    """Carry out ``plan``; prove the transport on the hosts if there is a ``door``.
+    """Carry out ``plan``; prove the transport on the hosts if there is a ``access``.
 
     Raises Problem if a part failed, after the rollback; the message names what could
     not be rolled back.
     """
     listener.plan((plan.name,), len(plan.calls) + 2)
-    run = _Run(session, plan, listener, door)
+    run = _Run(session, plan, listener, access)
     if plan.nothing:
         run.prove()
         return DomainMade(run.domain, plan.transport, False, run.hosts)
@@ -702,10 +702,10 @@ class _Run:
         session: Session,
         plan: DomainPlan,
         listener: Listener,
-        door: Optional[HostAccess],
+        access: Optional[HostAccess],
     ) -> None:
         self._session, self._plan, self._listener = session, plan, listener
-        self._door = door
+        self._access = access
         self.domain = plan.domain.id if plan.domain else ""
         self.made_connection = ""
         self.made_domain = self.attached = False
@@ -843,10 +843,10 @@ class _Run:
         domain = Domain(self.domain, plan.name, "data", "nfs", center, _ACTIVE)
         domain = replace(domain, connection=plan.row)
         reports: Iterable[tuple[Host, HostReport]]
-        if self._door is None:
+        if self._access is None:
             reports = ((host, no_report(host)) for host in asked)
         else:
-            reports = reports_of(asked, self._door)
+            reports = reports_of(asked, self._access)
         for host, report in reports:
             (used[host.id],) = transports_in_use(host, report, [domain])
         return now

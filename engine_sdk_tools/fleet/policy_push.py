@@ -282,7 +282,7 @@ def check_policy(text: str, where: str) -> PolicyFile:
 
 
 def push_policy(
-    door: HostAccess,
+    access: HostAccess,
     plan: PolicyPushPlan,
     listener: Optional[Listener] = None,
     job: Optional[Listener] = None,
@@ -306,7 +306,7 @@ def push_policy(
                 host.name: steps.enter_context(reported(listener, _STEP, host.name))
                 for host in reversed(hosts)
             }
-            answers = door.push_policy(hosts, plan.text)
+            answers = access.push_policy(hosts, plan.text)
             for host in hosts:
                 verified = _verified(host, answers.get(host.name), plan.digest)
                 pushed[host.name] = verified

@@ -720,7 +720,7 @@ class Preparation(HostsRun):
     """
 
     state: PreparationState
-    door: Optional[AnsibleHosts]
+    access: Optional[AnsibleHosts]
     request: PreparationRequest
     variables: Mapping[str, Any]
 
@@ -822,9 +822,9 @@ class Preparation(HostsRun):
         results: Mapping[str, Prepared] = {}
         why = "there is no access to it over SSH"
         try:
-            if self.door is not None:
+            if self.access is not None:
                 why = "it did not answer"
-                results = self.door.prepare([*hosts.values()], self.variables)
+                results = self.access.prepare([*hosts.values()], self.variables)
         except Problem as problem:
             why = problem.one_line
         for name in step.names:
@@ -853,9 +853,9 @@ class Preparation(HostsRun):
         """Compare the hosts' own reports with what their proof says."""
         hosts = self._hosts(step)
         reports: Mapping[str, HostReport] = {}
-        if self.door is not None:
+        if self.access is not None:
             try:
-                reports = self.door.reports([*hosts.values()])
+                reports = self.access.reports([*hosts.values()])
             except Problem as problem:
                 self.listener.note(problem.one_line)
         for name in step.names:

@@ -296,14 +296,14 @@ AT_ONCE = 60
 
 def reports_of(
     hosts: Sequence[Host],
-    door: HostAccess,
+    access: HostAccess,
     done: Optional[HostDone] = None,
     at_once: int = AT_ONCE,
 ) -> Iterator[tuple[Host, HostReport]]:
     """Yield each host with its report, in the order of ``hosts``."""
     for start in range(0, len(hosts), at_once):
         batch = hosts[start : start + at_once]
-        reports = door.reports(batch, done)
+        reports = access.reports(batch, done)
         for host in batch:
             report = reports.pop(host.name, None)
             if report is None:

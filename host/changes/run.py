@@ -526,10 +526,8 @@ class HostRun:
                 # Before the plan, which is of what the host has then.
                 facts = None if even_in_use else self.facts()
                 undo = Undo(self.effects, writer.ledger, run)
-                reverts, reason = (
-                    run.verb == REVERT,
-                    f"run {run.number} was interrupted",
-                )
+                reverts = run.verb == REVERT
+                reason = f"run {run.number} was interrupted"
                 ends = "finished" if reverts else "rolled back"
                 _refuse_in_use(
                     undo,

@@ -90,26 +90,26 @@ class Limit:
     fix: str = ""
 
 
-def possible(made: Benchmark) -> Optional[float]:
+def possible(benchmark: Benchmark) -> Optional[float]:
     """Return the most bytes per second that the port can carry; None if unknown, or if
     clearly more was measured: there is another way too, as with a bond.
     """
-    most = max((row.rate.most for row in made.rows), default=0.0)
-    limit = (physical_mbps(made.path) or 0.0) * 1e6 / 8
+    most = max((row.rate.most for row in benchmark.rows), default=0.0)
+    limit = (physical_mbps(benchmark.path) or 0.0) * 1e6 / 8
     return limit if most <= limit / _FULL and limit else None
 
 
-def is_full(made: Benchmark, row: Row) -> bool:
+def is_full(benchmark: Benchmark, row: Row) -> bool:
     """Whether ``row`` uses all that the port has."""
-    limit = possible(made)
+    limit = possible(benchmark)
     return limit is not None and row.rate.most >= _FULL * limit
 
 
 def _other(
-    made: Benchmark, row: Row, name: str, transport: str, depth: int = DEPTH
+    benchmark: Benchmark, row: Row, name: str, transport: str, depth: int = DEPTH
 ) -> Optional[Row]:
     """Return the row of a load by ``transport``, mounted as that of ``row``."""
-    return made.row(replace(row.setting, transport=transport), name, depth)
+    return benchmark.row(replace(row.setting, transport=transport), name, depth)
 
 
 def physical_mbps(path: Optional[NetworkPath]) -> Optional[float]:
@@ -131,15 +131,15 @@ def mb(rate: float) -> str:
     return f"{value:.0f} MB/s" if value >= 10 else f"{value:.1f} MB/s"
 
 
-def limits(made: Benchmark, setting: Setting) -> tuple[Limit, ...]:
+def limits(benchmark: Benchmark, setting: Setting) -> tuple[Limit, ...]:
     """Return the limits that ``setting`` met, that of large reads first."""
     found: dict[str, Limit] = {}
     for load, name in LOADS.items():
-        row = made.row(setting, name)
+        row = benchmark.row(setting, name)
         # What went over another transport says nothing about this one.
         if row is None or row.others:
             continue
-        checked = (check(made, load, row) for check in CHECKS)
+        checked = (check(benchmark, load, row) for check in CHECKS)
         named = next(filter(None, checked), None)
         if named:
             kind, *texts = named
@@ -152,8 +152,8 @@ Found = Optional[tuple[str, str, str, str]]
 """Kind, sentence, evidence and fix of a limit; None without evidence."""
 
 
-def _losses(made: Benchmark, load: str, row: Row) -> Found:
-    path, operations = made.path, row.total("operations")
+def _losses(benchmark: Benchmark, load: str, row: Row) -> Found:
+    path, operations = benchmark.path, row.total("operations")
     errors, packets = row.total("path_errors"), row.total("packets")
     moved = sum(job.bytes_per_s * job.sample.seconds for job in row.jobs)
     segments = max(moved / ((path and path.netdev_mtu) or 1500), 1e4)
@@ -185,11 +185,11 @@ def _losses(made: Benchmark, load: str, row: Row) -> Found:
     )
 
 
-def _cpu(made: Benchmark, load: str, row: Row) -> Found:
+def _cpu(benchmark: Benchmark, load: str, row: Row) -> Found:
     one = row.average("busiest_cpu")
     together = row.average("busy_share")
     # A faster processor would not make a full port faster.
-    full = load != SMALL and is_full(made, row)
+    full = load != SMALL and is_full(benchmark, row)
     if full or (one < _BUSY_ONE and together < _BUSY_ALL):
         return None
     return (
@@ -201,11 +201,11 @@ def _cpu(made: Benchmark, load: str, row: Row) -> Found:
     )
 
 
-def _slots(made: Benchmark, load: str, row: Row) -> Found:
+def _slots(benchmark: Benchmark, load: str, row: Row) -> Found:
     backlog = row.average("backlog")
-    if row.setting.transport != RDMA or backlog < 1 or is_full(made, row):
+    if row.setting.transport != RDMA or backlog < 1 or is_full(benchmark, row):
         return None
-    slots = made.slots
+    slots = benchmark.slots
     return (
         "slots",
         "requests wait for a slot of the connection",
@@ -216,14 +216,14 @@ def _slots(made: Benchmark, load: str, row: Row) -> Found:
     )
 
 
-def _link(made: Benchmark, load: str, row: Row) -> Found:
-    limit = possible(made)
+def _link(benchmark: Benchmark, load: str, row: Row) -> Found:
+    limit = possible(benchmark)
     names = (SEQUENTIAL_READ, SEQUENTIAL_WRITE)
-    both = [_other(made, row, name, how) for name in names for how in (RDMA, TCP)]
+    both = [_other(benchmark, row, name, how) for name in names for how in (RDMA, TCP)]
     rates = [one.rate.middle for one in both if one]
     if load == SMALL:
         return None
-    if limit is not None and is_full(made, row):
+    if limit is not None and is_full(benchmark, row):
         evidence = f"{mb(row.rate.most)} of {mb(limit)}, which the port carries"
     elif limit is None and len(rates) == len(both) and _about_equal(*rates):
         evidence = (
@@ -240,10 +240,10 @@ def _about_equal(*rates: float) -> bool:
     return min(rates) > 0 and max(rates) / min(rates) <= 1 + _EQUAL
 
 
-def _server(made: Benchmark, load: str, row: Row) -> Found:
+def _server(benchmark: Benchmark, load: str, row: Row) -> Found:
     """Find a server that is late, whatever in it is."""
-    evidence = _one_by_one(made, row) if load == SMALL else ""
-    evidence = evidence or _late_by_both(made, load, row)
+    evidence = _one_by_one(benchmark, row) if load == SMALL else ""
+    evidence = evidence or _late_by_both(benchmark, load, row)
     if not evidence:
         return None
     return (
@@ -255,11 +255,11 @@ def _server(made: Benchmark, load: str, row: Row) -> Found:
     )
 
 
-def _one_by_one(made: Benchmark, row: Row) -> str:
+def _one_by_one(benchmark: Benchmark, row: Row) -> str:
     """Return the evidence that many small requests are answered little faster than one;
     "" without.
     """
-    first = made.row(row.setting, RANDOM_READ, 1)
+    first = benchmark.row(row.setting, RANDOM_READ, 1)
     # A host that waits for its server has nothing to do.
     if (
         first is None
@@ -279,24 +279,24 @@ def _one_by_one(made: Benchmark, row: Row) -> str:
     )
 
 
-def _late_by_both(made: Benchmark, load: str, row: Row) -> str:
+def _late_by_both(benchmark: Benchmark, load: str, row: Row) -> str:
     """Return the evidence that the server is late by both transports; "" without."""
     how = TCP if row.setting.transport == RDMA else RDMA
-    other = _other(made, row, LOADS[load], how)
+    other = _other(benchmark, row, LOADS[load], how)
     # Equal rates prove nothing if one of them is that of a path that loses packets.
-    if not other or _losses(made, load, other):
+    if not other or _losses(benchmark, load, other):
         return ""
     if not _about_equal(row.rate.middle, other.rate.middle):
         return ""
     if load == LARGE_WRITES:
-        reads = made.row(row.setting, SEQUENTIAL_READ)
+        reads = benchmark.row(row.setting, SEQUENTIAL_READ)
         if not reads or row.rate.most > 0.6 * reads.rate.least:
             return ""
         return (
             f"writes end at {mb(row.rate.middle)} by both transports, reads reach "
             f"{mb(reads.rate.middle)}"
         )
-    both = [_other(made, row, RANDOM_READ, how, 1) for how in (RDMA, TCP)]
+    both = [_other(benchmark, row, RANDOM_READ, how, 1) for how in (RDMA, TCP)]
     times = [
         one.average("rtt_ms")
         for one in both
@@ -502,25 +502,29 @@ class Verdict:
     link_limit_mbps: Optional[float] = None
 
 
-def verdict(made: Benchmark) -> Verdict:
+def verdict(benchmark: Benchmark) -> Verdict:
     """Return the verdict."""
-    if not made.rows:
+    if not benchmark.rows:
         return Verdict("nothing was measured", UNKNOWN)
-    settings = [row.setting for row in made.rows]
+    settings = [row.setting for row in benchmark.rows]
     by_transport = {one.transport: one for one in reversed(settings)}
     rdma, tcp = by_transport.get(RDMA), by_transport.get(TCP)
-    kept = [job for row in made.rows if not row.others for job in row.jobs]
-    sound = replace(made, jobs=tuple(kept))
+    kept = [job for row in benchmark.rows if not row.others for job in row.jobs]
+    sound = replace(benchmark, jobs=tuple(kept))
     ratios = tuple(_ratios(sound, rdma, tcp)) if rdma and tcp else ()
     better, sentence = _conclusion(ratios, sound, rdma, tcp)
     chosen = (tcp if better == TCP else rdma) or tcp or rdma or settings[0]
-    astray = [row for row in made.rows if row.setting in (rdma, tcp) and row.others]
+    astray = [
+        row for row in benchmark.rows if row.setting in (rdma, tcp) and row.others
+    ]
     if astray:
         better, chosen = UNKNOWN, min((row.setting for row in astray), key=str)
-        sentence = _not_measured(made, [row for row in astray if row.setting == chosen])
-    found = limits(made, chosen)
+        sentence = _not_measured(
+            benchmark, [row for row in astray if row.setting == chosen]
+        )
+    found = limits(benchmark, chosen)
     kinds = {one.kind for one in found}
-    over_rdma = limits(made, rdma) if rdma and better == TCP else ()
+    over_rdma = limits(benchmark, rdma) if rdma and better == TCP else ()
     rdma_limits = tuple(one for one in over_rdma if one.kind not in kinds)
     clauses = [sentence, "no limit was found"]
     if found:
@@ -529,7 +533,7 @@ def verdict(made: Benchmark) -> Verdict:
         clauses.append(
             f"RDMA may be faster without its limit: {rdma_limits[0].sentence}"
         )
-    physical = physical_mbps(made.path)
+    physical = physical_mbps(benchmark.path)
     return Verdict(
         "; ".join(clauses),
         better,
@@ -541,17 +545,17 @@ def verdict(made: Benchmark) -> Verdict:
     )
 
 
-def _not_measured(made: Benchmark, astray: Sequence[Row]) -> str:
-    check = nfs_check(made.export)
+def _not_measured(benchmark: Benchmark, astray: Sequence[Row]) -> str:
+    check = nfs_check(benchmark.export)
     way = f"its mount went over another transport, and {check} says why"
     if any(LOCAL in row.others for row in astray):
         way = "the data did not leave this host (LOCALIO): measure from another one"
     return f"{astray[0].setting.transport.upper()} was not measured: {way}"
 
 
-def _ratios(made: Benchmark, rdma: Setting, tcp: Setting) -> Iterator[Ratio]:
+def _ratios(benchmark: Benchmark, rdma: Setting, tcp: Setting) -> Iterator[Ratio]:
     for load in _NAMES:
-        one, other = made.row(rdma, load), made.row(tcp, load)
+        one, other = benchmark.row(rdma, load), benchmark.row(tcp, load)
         # Less than a byte per second is nothing: no ratio, and none that rounds to 0.
         if one and other and other.rate.middle >= 1:
             value = max(one.rate.middle / other.rate.middle, 0.001)
@@ -560,13 +564,13 @@ def _ratios(made: Benchmark, rdma: Setting, tcp: Setting) -> Iterator[Ratio]:
 
 def _conclusion(
     ratios: Sequence[Ratio],
-    made: Benchmark,
+    benchmark: Benchmark,
     rdma: Optional[Setting],
     tcp: Optional[Setting],
 ) -> tuple[str, str]:
     if not ratios:
         only = "RDMA" if rdma else "TCP"
-        row = made.row(rdma or tcp, SEQUENTIAL_READ)
+        row = benchmark.row(rdma or tcp, SEQUENTIAL_READ)
         rate = f" ({mb(row.rate.middle)})" if row else ""
         return UNKNOWN, f"only {only} was measured{rate}: nothing can be compared"
     faster = [r for r in ratios if r.certain and r.value >= _MATTERS]
@@ -582,14 +586,14 @@ def _conclusion(
             f"{quick} times TCP here, but {late} times RDMA: choose by what your "
             "machines do"
         )
-    return _equal(made, rdma, tcp)
+    return _equal(benchmark, rdma, tcp)
 
 
 def _equal(
-    made: Benchmark, rdma: Optional[Setting], tcp: Optional[Setting]
+    benchmark: Benchmark, rdma: Optional[Setting], tcp: Optional[Setting]
 ) -> tuple[str, str]:
     """Return the conclusion for equal rates: what a byte costs decides."""
-    one, other = (made.row(setting, SEQUENTIAL_READ) for setting in (rdma, tcp))
+    one, other = (benchmark.row(setting, SEQUENTIAL_READ) for setting in (rdma, tcp))
     same = "RDMA and TCP are equally fast here"
     if one and other and one.cpu and other.cpu and apart(one.cpu, other.cpu):
         share = one.cpu.middle / other.cpu.middle if other.cpu.middle else 1.0
