@@ -276,7 +276,7 @@ class ConversionState:
         return next(host for host in self.hosts if host.name == name)
 
     def with_batch(self, hosts: int) -> ConversionState:
-        """Return the state with so many hosts at a time."""
+        """Return the state with that many hosts in a batch."""
         return replace(self, request=replace(self.request, batch=hosts))
 
     def with_host(self, name: str, **changes: Any) -> ConversionState:
