@@ -640,7 +640,9 @@ def fleet_offenders(
     if not going:
         other = "other " if up else ""
         yield Sentence("no-host-up", f"no {other}host of the data center is up")
-    yield from moving_offenders(clusters, up, going, pinned or {}, request.batch)
+    yield from moving_offenders(
+        clusters, up, going, pinned or {}, request.batch, can_be_left_out=True
+    )
     if len(up) == 1 and going and not up[0].vms and not request.allow_datacenter_down:
         yield Sentence(
             "host-only-one-up",
@@ -706,6 +708,8 @@ def moving_offenders(
     going: Sequence[Host],
     pinned: Mapping[str, Sequence[str]],
     batch: int,
+    *,
+    can_be_left_out: bool = False,
 ) -> Iterator[Sentence]:
     """Yield why hosts ``going`` cannot go to maintenance, ``batch`` at a time: others
     upgrade their cluster; virtual machines must not leave them
@@ -716,11 +720,13 @@ def moving_offenders(
     for host in going:
         names = pinned.get(host.id, ())
         if names:
+            advice = "stop them"
+            if can_be_left_out:
+                advice += f", or leave the host out (--without {host.name})"
             yield Sentence(
                 "host-vms-pinned",
                 f"{host.name} has running virtual machines that are pinned to it: "
-                f"{', '.join(names)}; stop them, or leave the host out (--without "
-                f"{host.name})",
+                f"{', '.join(names)}; {advice}",
             )
     for cluster in dict.fromkeys(host.cluster for host in going):
         up_inside = [host for host in up if host.cluster == cluster]

@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import pwd
+import select
 import shutil
 import signal
 import stat
@@ -26,7 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Optional
+from typing import IO, Any, NamedTuple, Optional
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.system.commands import MOST_BYTES
@@ -129,6 +130,7 @@ _MOST_RESULT = 10 * MOST_SENT
 
 # Of what Ansible says beside the events, these lines and bytes are kept for the reason.
 _LAST_LINES, _LAST_BYTES = 100, 64 << 10
+_PIPE_BYTES = 64 << 10  # what Linux keeps in a pipe (pipe(7))
 
 # Do not wait longer for a killed process that is blocked in the kernel.
 _MOST_LOOKS = 250
@@ -326,6 +328,7 @@ def run_order(
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=messages,
+                bufsize=0,
                 start_new_session=True,
             )
             end = threading.Timer(order.whole_limit_s, too_late, (process,))
@@ -404,7 +407,7 @@ def _outcomes(
 ) -> Iterator[HostOutcome]:
     """Yield the results of hosts; lines that are no events go to ``other``."""
     assert process.stdout is not None  # noqa: S101  (PIPE, above)
-    while line := process.stdout.readline(MOST_BYTES):
+    for line in _lines(process.stdout):
         try:
             event = json.loads(line)
             outcome = HostOutcome.of(event)
@@ -415,6 +418,29 @@ def _outcomes(
         else:
             if outcome is not None:
                 yield outcome
+
+
+def _lines(pipe: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of an unbuffered pipe; a longer one than MOST_BYTES in parts.
+
+    It waits a second at a time: a signal that comes just before a read blocks is
+    handled only when the read returns.
+    """
+    parts: list[bytes] = []
+    while True:
+        if not select.select([pipe], [], [], 1)[0]:
+            continue
+        data = pipe.read(_PIPE_BYTES)
+        begun, *lines = data.split(b"\n")
+        parts.append(begun)
+        for line in lines:
+            yield b"".join(parts)
+            parts = [line]
+        if not data or len(parts) * _PIPE_BYTES > MOST_BYTES:
+            yield b"".join(parts)
+            parts = []
+        if not data:
+            return
 
 
 def _stop(process: subprocess.Popen[bytes], top: Path) -> None:

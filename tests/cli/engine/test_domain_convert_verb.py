@@ -398,6 +398,18 @@ def test_heal_leaves_what_maintenance_would_not_mend(site):
     assert done.code == 3
 
 
+def test_heal_leaves_hosts_with_pinned_machines(site):
+    made = site(hosts=3)
+    degraded(made)
+    there = made.world.host("host03")
+    there.vms, there.pinned_vms = ["vm1", "vm2"], ["vm2"]
+    done = made.run("domain", "heal", "-y")
+    # The verb has no --without.
+    done.refused(3, "host03 has", "pinned to it: vm2; stop them")
+    assert "--without" not in done.err
+    assert not made.double.changes()
+
+
 def test_heal_waits_for_a_conversion_elsewhere(site):
     made = site(hosts=3)
     degraded(made)

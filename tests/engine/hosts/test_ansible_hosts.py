@@ -11,6 +11,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -600,6 +601,7 @@ def test_an_ansible_that_does_not_start_is_one_problem(ansible, tmp_path):
 
 def test_a_line_without_end_takes_limited_memory(ansible, tmp_path, monkeypatch):
     monkeypatch.setattr(ansible_run, "MOST_BYTES", 5)
+    monkeypatch.setattr(ansible_run, "_PIPE_BYTES", 4)
     path = ansible("print('x' * 100_500 + ' the end', flush=True); raise SystemExit(1)")
     with problem("ansible-failed", "exit status 1: ") as caught:
         list(run_order(order(), str(tmp_path), path))
@@ -676,6 +678,32 @@ def test_a_caller_that_goes_leaves_no_process(ansible, tmp_path, monkeypatch):
     assert processes_with(tmp_path)
     events.close()
     wait_for_none(tmp_path)
+
+
+def test_a_signal_that_does_not_interrupt_a_read_is_handled(ansible, tmp_path):
+    """As one that comes just before it: here another thread gets it."""
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    def send():
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+    path = ansible(
+        f"import time; {event('runner_on_ok', 'host-0', stdout='x')}\n"
+        f"time.sleep(20); open({str(tmp_path / 'ended')!r}, 'w')"
+    )
+    earlier = signal.signal(signal.SIGUSR1, stop)
+    try:
+        events = run_order(order(), str(tmp_path), path)
+        next(events)
+        timer = threading.Timer(0.5, send)
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            next(events)
+    finally:
+        signal.signal(signal.SIGUSR1, earlier)
+    assert not (tmp_path / "ended").exists()
 
 
 def test_the_limit_grows_with_the_rounds():
