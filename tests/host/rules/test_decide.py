@@ -8,7 +8,17 @@ import typing
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.host.ipoib_host import child, host, netdev, network, policy, port, profile
+from support.host import rule_plans
+from support.host.ipoib_host import (
+    OURS,
+    child,
+    host,
+    netdev,
+    network,
+    policy,
+    port,
+    profile,
+)
 
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, ModuleOption, Policy
@@ -93,9 +103,24 @@ POLICIES = st.builds(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+ODD_HOSTS = settings(
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+@ODD_HOSTS
 @given(anything(Facts), POLICIES)
 def test_no_facts_make_a_rule_stumble(facts, wanted):
+    _says_something(facts, wanted)
+
+
+@ODD_HOSTS
+@given(rule_plans.HOSTS | rule_plans.ROCE_HOSTS, rule_plans.POLICIES)
+def test_every_rule_says_something_about_any_host(facts, wanted):
+    _says_something(facts, wanted)
+
+
+def _says_something(facts, wanted):
     view = View(facts, wanted)
     ids = []
     for rule in RULES:
@@ -110,13 +135,28 @@ def test_no_facts_make_a_rule_stumble(facts, wanted):
                 continue
             assert one.effect in CLASSES
             assert one.reason and one.undo
-            assert one.refused or one.changes
+            assert bool(one.changes) != bool(one.refused)
     assert len(set(ids)) == len(ids)
 
 
-@given(anything(Facts))
+@ODD_HOSTS
+@given(anything(Facts) | rule_plans.HOSTS | rule_plans.ROCE_HOSTS)
 def test_an_empty_policy_has_no_step(facts):
     assert decide(facts, Policy()).steps == ()
+
+
+@ODD_HOSTS
+@given(
+    st.tuples(rule_plans.HOSTS, rule_plans.POLICIES)
+    | st.tuples(rule_plans.ROCE_HOSTS, rule_plans.ROCE_POLICIES)
+)
+def test_after_the_steps_there_are_none(made):
+    """Those of the InfiniBand rules: test_ipoib_plan.py."""
+    facts, wanted = made
+    for step in decide(facts, wanted, OURS).applicable:
+        for change in step.changes:
+            facts = rule_plans.carried_out(facts, change)
+    assert decide(facts, wanted, OURS).applicable == ()
 
 
 def test_rules_that_are_skipped_say_nothing():

@@ -133,10 +133,16 @@ def profile(facts: Facts, netdev: str, **properties: str) -> Facts:
     return replace(facts, network_manager=replace(manager, profiles=profiles))
 
 
-def roce(tos: Any, dcb: Dcb) -> Facts:
+def roce(tos: Any, dcb: Dcb, **vlan: Any) -> Facts:
     """The RoCE bond with a VLAN."""
     facts = of_ports(golden("connectx-6-dx-roce"), default_tos=tos)
-    return of_netdevs(facts, lambda one: replace(one, dcb=one.dcb and dcb))
+
+    def changed(netdev):
+        if netdev.dcb:
+            return replace(netdev, dcb=dcb)
+        return replace(netdev, **vlan) if netdev.driver == "vlan" else netdev
+
+    return of_netdevs(facts, changed)
 
 
 def one_device(driver: str, node_type: str = "CA", layer: str = "Ethernet") -> Facts:
@@ -198,6 +204,14 @@ OPTIONS = (
     "options xprtrdma xprt_rdma_max_inline_read=65536",
     "options hfi1 krcvqs=4",
 )
+
+
+RELEASE = golden("without-rdma").kernel_release
+
+
+def package(module: str, release: str) -> str:
+    """A pattern of the fix that installs a module of this kernel."""
+    return re.escape(f"dnf install '*/{release}/*/{module}.ko*'")
 
 
 @dataclass(frozen=True)
@@ -272,7 +286,8 @@ CASES = {
                 "DRIVER-01",
                 "0000:3b:00.0",
                 FAIL,
-                "Chelsio T6.*package that has it.*dnf install '.*/5.14",
+                r"Chelsio T6.*package that has it is not installed \| "
+                f"{package('iw_cxgb4', RELEASE)}",
             ),
         ),
         policy=nas(),
@@ -347,7 +362,8 @@ CASES = {
                 "ROCE-PFC-01",
                 "ens1f0np0",
                 WARN,
-                "type of service 0 and so priority 0.*write roce: {priority: 3}",
+                "type of service 0 and so priority 0.*"
+                r"write roce: \{priority: 3\} for it in the policy",
             ),
         ),
     ),
@@ -361,9 +377,34 @@ CASES = {
         roce(106, LOSSLESS),
         (("ROCE-PFC-01", "ens1f0np0", PASS, "type of service 106 and so priority 3"),),
     ),
-    "RoCE with the VLAN tag trusted": Case(
+    "RoCE with the VLAN tag trusted, and no egress map": Case(
         "https://kubernetes.recipes/recipes/networking/"
         "ets-pfc-dscp-trust-mellanox-quickstart/",
+        roce(0, BY_TAG, egress=()),
+        (
+            (
+                "ROCE-PFC-01",
+                "ens1f0np0",
+                WARN,
+                "priority 0, because a VLAN's tag decides.*"
+                r"write roce: \{priority: 3\} for it in the policy",
+            ),
+        ),
+    ),
+    "the same with an egress map": Case(
+        f"{GITHUB}Mellanox/network-operator/issues/179",
+        roce(0, BY_TAG, egress=(PriorityOf(0, 3),)),
+        (
+            (
+                "ROCE-PFC-01",
+                "ens1f0np0",
+                PASS,
+                "priority 3, because a VLAN's tag decides",
+            ),
+        ),
+    ),
+    "the same, in a dump without egress maps": Case(
+        f"{GITHUB}Mellanox/network-operator/issues/179",
         roce(0, BY_TAG),
         (("ROCE-PFC-01", "ens1f0np0", SKIP, "the priority of .* is unknown"),),
     ),
@@ -420,10 +461,10 @@ CASES = {
             without="rpcrdma ib_umad",
         ),
         (
-            ("NFSRDMA-01", "rpcrdma", FAIL, rf"'\*/{UEK7}/\*/rpcrdma\.ko\*'"),
-            ("MODULE-01", "ib_umad", WARN, rf"'\*/{UEK7}/\*/ib_umad\.ko\*'"),
+            ("NFSRDMA-01", "rpcrdma", FAIL, package("rpcrdma", UEK7)),
+            ("MODULE-01", "ib_umad", WARN, package("ib_umad", UEK7)),
         ),
-        ("see STACK-01", "see DRIVER-01"),
+        (f" kernel-modules-{UEK7}", "see STACK-01", "see DRIVER-01"),
         REQUIRE_RDMA,
     ),
     "a vendor's bnxt_re, and an old rdma-core": Case(
@@ -554,6 +595,30 @@ def test_a_fix_never_leads_to_a_rule_that_is_satisfied(facts, policy):
         if one.verdict in (WARN, FAIL):
             for rule in _SEE.findall(one.fix):
                 assert rule in worried, one
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        "5.14.0-427.13.1.el9_4.x86_64",
+        "6.12.0-55.9.1.el10_0.aarch64+64k",
+        "5.14.0-427.el9.x86_64+rt",
+        "6.12.0-0.20.20.el9uek.x86_64",
+        "6.9.7-1.el9.elrepo.x86_64",
+        "6.8.11-300.fc40.x86_64",
+        "6.1.0-56-amd64",
+        "6.9.0",
+    ],
+)
+def test_packages_are_those_of_the_running_kernel(release):
+    facts = modules(golden("connectx-5-ib"), without="rpcrdma")
+    facts = replace(facts, kernel_release=release)
+    (fix,) = (
+        one.fix
+        for one in decide(facts, REQUIRE_RDMA).findings
+        if one.rule == "NFSRDMA-01"
+    )
+    assert fix == f"dnf install '*/{release}/*/rpcrdma.ko*'"
 
 
 def test_a_nic_that_no_policy_needs_for_rdma_is_no_problem():

@@ -71,6 +71,8 @@ NOTHING, IN_POLICY = "nothing loads it at boot", "host: modules: [ib_ipoib]"
 NOT_KNOWN = "it is unknown what loads it"
 WITHOUT_CORE = {"software": NO_RDMA_CORE, "load_lines": ()}
 BLOCKED = {"modprobe_lines": (modprobe("blacklist ib_ipoib"),)}
+BY_SITE = "/etc/modules-load.d/site.conf:2 loads it at boot"
+BLACKLIST = "/etc/modprobe.d/site.conf:3 prevents loading ib_ipoib (blacklist)"
 
 
 @pytest.mark.parametrize(
@@ -80,18 +82,18 @@ BLOCKED = {"modprobe_lines": (modprobe("blacklist ib_ipoib"),)}
         (_ib(load_lines=RDMA_CORE_LISTS[:-2]), "WARN", (NOTHING,)),
         # A driver that udev's rules do not list as InfiniBand.
         (_ib(device=ib_device(driver="new_hca")), "WARN", (NOTHING,)),
-        (_ib(load_lines=(load_line("ib_ipoib"),)), "PASS", ("load.d/site.conf:2",)),
+        (_ib(load_lines=(load_line("ib_ipoib"),)), "PASS", (BY_SITE,)),
         # No systemd to ask for units, as in a container.
         (_ib(software={}, load_lines=()), "SKIP", (NOT_KNOWN,)),
         (_ib(software={}), "SKIP", (NOT_KNOWN,)),
         (_ib(software={}, load_lines=RDMA_CORE_LISTS[:-2]), "WARN", (NOTHING,)),
         (_ib(WITHOUT_IPOIB), "WARN", ("although rdma-core", "UNIT-01")),
         (_ib(WITHOUT_IPOIB, **WITHOUT_CORE), "WARN", ("is not loaded", IN_POLICY)),
-        (_ib(WITHOUT_IPOIB, **BLOCKED), "WARN", ("prevents loading ib_ipoib (black",)),
+        (_ib(WITHOUT_IPOIB, **BLOCKED), "WARN", (BLACKLIST, "modprobe ib_ipoib")),
         (
             _ib(WITHOUT_IPOIB, available=WITHOUT_IPOIB),
             "WARN",
-            ("kernel has no ib_ipoi",),
+            ("this kernel has no ib_ipoib",),
         ),
     ],
 )
@@ -128,13 +130,21 @@ def test_what_the_kernel_loads_by_itself_need_not_be_loaded():
         assert "the kernel loads it" in found[module][1]
 
 
-def test_what_stops_the_kernel_from_loading_by_itself():
-    line = modprobe("blacklist ib_uverbs")
-    host = _ib(("mlx4_core", "ib_ipoib"), modprobe_lines=(line,))
+@pytest.mark.parametrize(
+    ("line", "blocked"),
+    [
+        # NFSRDMA-01 judges rpcrdma.
+        ("blacklist rpcrdma", ()),
+        ("install rpcrdma /bin/true", ()),
+        ("blacklist ib_uverbs", ("ib_uverbs",)),
+        ("install ib_uverbs /bin/true", ("ib_uverbs",)),
+        ("install ib_uverbs /sbin/modprobe --ignore-install ib_uverbs", ()),
+    ],
+)
+def test_what_stops_the_kernel_from_loading_by_itself(line, blocked):
+    host = _ib(("mlx4_core", "ib_ipoib"), modprobe_lines=(modprobe(line),))
     found = findings(modules.NEEDED, host)
-    assert [n for n, (verdict, _) in found.items() if verdict == "WARN"] == [
-        "ib_uverbs"
-    ]
+    assert tuple(n for n, (verdict, _) in found.items() if verdict == "WARN") == blocked
 
 
 def test_roce_needs_no_ipoib():

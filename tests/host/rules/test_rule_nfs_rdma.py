@@ -45,6 +45,11 @@ def test_whether_rdma_is_wanted(policy, mounts, expected):
 
 AVAILABLE = {"available": ("rpcrdma",)}
 TRUE, BLACKLIST = "install rpcrdma /usr/bin/true", "blacklist rpcrdma"
+MODPROBE = "install rpcrdma /sbin/modprobe --ignore-install rpcrdma"
+NO_RPCRDMA = "NFS cannot be mounted over RDMA: this kernel has no rpcrdma"
+OTHER_TREE = (
+    "rpcrdma cannot be loaded: it does not match the other RDMA modules | see STACK-01"
+)
 OF_OFED = files(
     ib_core="extra/mlnx-ofa_kernel/ib_core.ko",
     rpcrdma="kernel/net/sunrpc/xprtrdma/rpcrdma.ko.xz",
@@ -60,12 +65,27 @@ def without(line):
     [
         ({"loaded": ("rpcrdma",)}, PASS, PASS, "is loaded"),
         (AVAILABLE, PASS, PASS, "at the first mount"),
-        ({"available": ()}, WARN, FAIL, "this kernel has no rpcrdma"),
+        ({"available": ()}, WARN, FAIL, NO_RPCRDMA),
         ({}, SKIP, SKIP, "it is unknown if this kernel has rpcrdma"),
         (without(TRUE), WARN, FAIL, "site.conf:3 prevents loading rpcrdma (install)"),
-        ({**AVAILABLE, "files": OF_OFED}, WARN, FAIL, "other RDMA modules | see STACK"),
+        # MLNX_OFED's ib_core without its rpcrdma.
+        (
+            {"available": ("ib_core",), "files": OF_OFED[:1]},
+            WARN,
+            FAIL,
+            f"{NO_RPCRDMA} | install the stack's own NFS over RDMA modules (MLNX_OFED: "
+            "mlnxofedinstall --with-nfsrdma",
+        ),
+        # MLNX_OFED's ib_core, and the kernel's own rpcrdma.
+        (
+            {"available": ("ib_core", "rpcrdma"), "files": OF_OFED},
+            WARN,
+            FAIL,
+            OTHER_TREE,
+        ),
         # A blacklist does not stop the kernel from loading the module by name.
         (without(BLACKLIST), PASS, PASS, "at the first mount"),
+        (without(MODPROBE), PASS, PASS, "at the first mount"),
     ],
 )
 def test_module(modules, verdict, wanted, words):

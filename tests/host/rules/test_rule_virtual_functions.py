@@ -141,7 +141,11 @@ def test_guests_are_never_changed():
     steps, findings = outcomes(facts(*vfs))
     assert set(values(steps["VF-02"])) == {2, 3}
     assert verdicts(findings, "VF-02") == [WARN, FAIL]
-    assert any("GUIDs of VFs 0, 1 of mlx5_0 are not" in f.sentence for f in findings)
+    sentence = (
+        "the GUIDs of VFs 0, 1 of mlx5_0 are not those of the policy, but a virtual "
+        "machine has them"
+    )
+    assert sentence in [f.sentence for f in findings]
 
 
 def test_a_netdev_of_a_vf_that_is_in_use():

@@ -15,19 +15,35 @@ ID = "IB-PORT-01"
 PORT = "mlx4_0/1"
 NAMED = policy(mtu="auto")
 BY_NAME = "the policy names it (interface 1)"
-CABLE = "| check the cable"
+CABLE = (
+    "| check the cable, and that the port at its other end is on and has the same link "
+    "layer; if it is Disabled or Sleep, reload the port's driver"
+)
+UNKNOWN = {"rate_mbps": None, "lid": None, "sm_lid": None}
+NO_LID = {"rate_mbps": None, "lid": None}
+POLLING = {"state": "DOWN", "physical_state": "Polling"}
+DISABLED = {"state": "DOWN", "physical_state": "Disabled"}
 
 
 @pytest.mark.parametrize(
     ("state", "verdict", "words"),
     [
         ({}, "PASS", "is ACTIVE, 40 Gb/s, LID 3, subnet manager at LID 1"),
-        ({"sm_lid": None}, "SKIP", "is ACTIVE; its subnet manager is unknown |"),
-        ({"rate_mbps": None, "lid": None}, "PASS", "is ACTIVE, subnet manager at LID"),
+        (UNKNOWN, "SKIP", "mlx4_0/1 is ACTIVE; its subnet manager is unknown |"),
+        (NO_LID, "PASS", "mlx4_0/1 is ACTIVE, subnet manager at LID 1 |"),
         ({"sm_lid": 0}, "FAIL", "is ACTIVE: it has lost its subnet manager (SM LID 0)"),
-        ({"state": "INIT"}, "FAIL", "is INIT: it has a link, but no subnet manager"),
-        ({"state": "DOWN"}, "FAIL", f"is DOWN (link: LinkUp); {BY_NAME} {CABLE}"),
-        ({"state": "unknown", "physical_state": "odd"}, "FAIL", "unknown (link: odd"),
+        (
+            {"state": "INIT", "sm_lid": 0},
+            "FAIL",
+            "is INIT: it has a link, but no subnet manager has configured it",
+        ),
+        (POLLING, "FAIL", f"is DOWN (link: Polling); {BY_NAME} {CABLE}"),
+        (DISABLED, "FAIL", f"is DOWN (link: Disabled); {BY_NAME} {CABLE}"),
+        (
+            {"state": "unknown", "physical_state": "odd"},
+            "FAIL",
+            "is unknown (link: odd)",
+        ),
     ],
 )
 def test_states(state, verdict, words):
@@ -36,9 +52,11 @@ def test_states(state, verdict, words):
     assert words in text
 
 
-DOWN = {"ports": (port(state="DOWN", physical_state="Polling"),)}
+DOWN = {"ports": (port(**POLLING),)}
 ADDRESS = netdev(addresses=("10.0.0.1/24",))
-TWO = (port(1, state="DOWN", physical_state="Polling"), port(2))
+TWO = (port(1, **POLLING), port(2))
+IN_NETWORK = "ib0 is in use (network 'storage')"
+BY_BOTH = "the policy names it and mlx4_0/2 (interface 1)"
 
 
 @pytest.mark.parametrize(
@@ -46,12 +64,12 @@ TWO = (port(1, state="DOWN", physical_state="Polling"), port(2))
     [
         (host(**DOWN), NAMED, "FAIL", BY_NAME),
         (host(uses=("ib0",), **DOWN), None, "WARN", "ib0 is in use (nfs)"),
-        (host(networks=[network()], **DOWN), None, "WARN", "(network 'storage')"),
+        (host(networks=[network()], **DOWN), None, "WARN", IN_NETWORK),
         (host(ADDRESS, **DOWN), None, "WARN", "ib0 is in use (10.0.0.1/24)"),
         (host(**DOWN), None, "SKIP", "nothing on this host needs it"),
         (host(**DOWN), policy(port=2), "SKIP", "nothing on this host needs it"),
         # A rule for several ports is satisfied even if some have no cable.
-        (host(ports=TWO), NAMED, "WARN", "names it and mlx4_0/2 (interface 1)"),
+        (host(ports=TWO), NAMED, "WARN", BY_BOTH),
         (host(ports=TWO), policy(port=1), "FAIL", BY_NAME),
         (host(ports=(replace(TWO[0], state="INIT"), TWO[1])), NAMED, "FAIL", BY_NAME),
         (host(ports=(TWO[0], replace(TWO[1], state="DOWN"))), NAMED, "FAIL", BY_NAME),

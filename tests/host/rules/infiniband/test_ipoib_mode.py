@@ -33,6 +33,10 @@ LARGE, SMALL = [network(mtu=65520)], [network(mtu=1500)]
 ASKED = netdev(mode="connected", mtu=65520, tso="asked")
 PLAIN_MLX5 = {**MLX5, "connections": True, "tso": "fixed"}
 KEEPS, NO_TSO = "keeps TSO", "does not support TSO"
+UNKNOWN = "the driver, or its TSO state, is unknown, which decides"
+NO_RC = "the driver accepts no connections (the address begins with 00)"
+NO_CONFIG = "this kernel is built without CONFIG_INFINIBAND_IPOIB_CM"
+BY_ENGINE = "MTU 65520 (network 'storage')"
 
 
 @pytest.mark.parametrize(
@@ -43,16 +47,16 @@ KEEPS, NO_TSO = "keeps TSO", "does not support TSO"
         (host(ASKED), {}, "datagram", KEEPS),
         (host(tso="fixed"), {}, "connected", NO_TSO),
         (host(**A0), {}, "connected", "revision a0 must not"),
-        (host(tso=None), {}, "datagram", "its TSO state, is unknown"),
+        (host(tso=None), {}, "datagram", UNKNOWN),
         (host(**MLX5), {}, "datagram", "mlx5's enhanced IPoIB"),
         (host(**PLAIN_MLX5), {}, "connected", NO_TSO),
-        (host(connections=False, tso="fixed"), {}, "datagram", "address begins with 0"),
+        (host(connections=False, tso="fixed"), {}, "datagram", NO_RC),
         (host(**HFI1), {}, "datagram", "Omni-Path"),
-        (host(software=NO_CM, tso="fixed"), {}, "datagram", "without CONFIG_INFINI"),
+        (host(software=NO_CM, tso="fixed"), {}, "datagram", NO_CONFIG),
         (host(), {"mtu": 9000}, "connected", "MTU 9000 (the policy)"),
         (host(**MLX5), {"mtu": 9000}, "datagram", "enhanced"),
         # The engine's MTU decides before the policy's.
-        (host(networks=LARGE), {"mtu": 2044}, "connected", "65520 (network 'storage')"),
+        (host(networks=LARGE), {"mtu": 2044}, "connected", BY_ENGINE),
         (host(networks=SMALL), {"mtu": 9000}, "datagram", KEEPS),
         (host(active_mtu=2048), {"mtu": 4092}, "connected", "the link has MTU 2048"),
     ],

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
@@ -29,7 +28,9 @@ ID = "IPOIB-MTU-01"
 SYSFS = "/sys/class/net/ib0/mtu"
 
 
-PORT_4K, GROUP = "the port's largest MTU is 4096", "the broadcast group"
+PORT_4K, PORT_2K = (f"the port's largest MTU is {mtu}" for mtu in (4096, 2048))
+LINK_2K = "the link has MTU 2048, limited by its other end"
+GROUP = "the broadcast group limits it; the port supports 4092"
 NO_LIMIT = (port(max_mtu=None, active_mtu=None),)
 DOWN = (port(state="DOWN", active_mtu=2048),)
 UP_65520 = netdev(mtu=65520, mode="connected")
@@ -39,12 +40,12 @@ UP_65520 = netdev(mtu=65520, mode="connected")
     ("facts", "words"),
     [
         (host(), f"MTU 4092 in datagram mode: {PORT_4K}"),
-        (host(max_mtu=2048), "MTU 2044 in datagram mode: the port's largest MTU is 2"),
-        (host(active_mtu=2048), "MTU 2044 in datagram mode: the link has MTU 2048"),
+        (host(max_mtu=2048), f"MTU 2044 in datagram mode: {PORT_2K}"),
+        (host(active_mtu=2048), f"MTU 2044 in datagram mode: {LINK_2K}"),
         (host(netdev(mtu=2044)), f"MTU 2044 in datagram mode: {GROUP}"),
         (
             host(netdev(mtu=2044), profiles=[profile(mtu=4092)]),
-            f"2044 in data.*{GROUP}",
+            f"MTU 2044 in datagram mode: {GROUP}",
         ),
         (host(UP_65520), "MTU 65520 in connected mode: "),
         (host(**HFI1), "MTU 10236 in datagram mode"),
@@ -56,7 +57,7 @@ def test_auto_says_what_decided(facts, words):
     wanted = policy(mtu="auto")
     text = finding(facts, wanted, ID)
     assert text.startswith("PASS ib0 has ")
-    assert re.search(words, text)
+    assert words in text
     assert not [name for name in steps(facts, wanted) if name.startswith(ID)]
 
 
@@ -104,9 +105,9 @@ def test_only_auto_lets_the_group_settle_for_less():
 @pytest.mark.parametrize(
     ("facts", "mtu", "limit"),
     [
-        (host(max_mtu=2048), 4092, "2044 (the port's largest MTU is 2048)"),
+        (host(max_mtu=2048), 4092, f"2044 ({PORT_2K})"),
         (host(), 9000, f"4092 ({PORT_4K})"),
-        (host(active_mtu=2048), 4092, "2044 (the link has MTU 2048, limited by its ot"),
+        (host(active_mtu=2048), 4092, f"2044 ({LINK_2K})"),
         (host(**MLX5), 65520, f"4092 ({PORT_4K})"),
     ],
 )
@@ -116,7 +117,7 @@ def test_more_than_is_possible_is_refused_and_fails(facts, mtu, limit):
     refused = steps(facts, wanted)[f"{ID}/ib0"].refused
     assert text.startswith("FAIL ")
     assert f"the policy's {mtu} is not possible: {refused}" in text
-    assert refused.startswith(f"the limit is {limit}")
+    assert refused == f"the limit is {limit}"
 
 
 def test_a_number_that_the_group_clamps_is_a_failure_and_no_step():
@@ -159,9 +160,11 @@ def test_enhanced_ipoib_loses_its_carrier_with_the_mtu():
 
 @pytest.mark.parametrize("chip", [{}, HFI1])
 def test_without_ibv_devinfo_auto_does_not_guess(chip):
-    text = finding(host(netdev(), ports=NO_LIMIT, **chip), policy(mtu="auto"), ID)
-    assert text.startswith("SKIP ib0 has MTU ")
-    assert "; the largest of " in text and "libibverbs-utils" in text
+    text = finding(host(LOW, ports=NO_LIMIT, **chip), policy(mtu="auto"), ID)
+    assert text.startswith(
+        "SKIP ib0 has MTU 1500; the largest of mlx4_0/1 in datagram mode is unknown | "
+        "install ibv_devinfo (libibverbs-utils)"
+    )
     assert "10236 if the fabric has 10240" in text
 
 
@@ -191,29 +194,39 @@ AUTO = policy(mtu="auto")
         (engine(2044), AUTO, "WARN", "MTU 2044 on ib0, and the policy requires 4092"),
         (engine(None), policy(mtu=2044), "WARN", "MTU 1500 on ib0"),
         (engine(4092), AUTO, "PASS", "MTU 4092"),
-        (engine(1500), None, "PASS", f"MTU 1500 on ib0; up to 4092 is.*{PORT_4K}"),
+        (
+            engine(1500),
+            None,
+            "PASS",
+            f"MTU 1500 on ib0; up to 4092 is possible: {PORT_4K}",
+        ),
         (
             engine(1500),
             policy(mtu=4092),
             "WARN",
-            "if the subnet manager gives the part",
+            "if the subnet manager gives the partition that MTU (opensm: mtu=5)",
         ),
         # No group's MTU is that of connected mode.
         (
             engine(9000, CONNECTED),
             policy(mtu=65520, transport_mode="connected"),
             "WARN",
-            "for all its hosts; or remove mtu",
+            "for all its hosts; or remove mtu from the policy",
         ),
         (engine(9000), None, "FAIL", f"datagram mode supports at most 4092: {PORT_4K}"),
         (engine(9000), policy(transport_mode="auto"), "PASS", "MTU 9000"),
-        (engine(2044, *BOND, southbound="bond0"), policy(mtu=4092), "WARN", "es 4092"),
+        (
+            engine(2044, *BOND, southbound="bond0"),
+            policy(mtu=4092),
+            "WARN",
+            "MTU 2044 on ib0, and the policy requires 4092",
+        ),
     ],
 )
 def test_the_engines_mtu_is_never_a_step(facts, wanted, verdict, words):
     text = finding(facts, wanted, ENGINE)
     assert text.startswith(f"{verdict} network 'storage' sets MTU ")
-    assert re.search(words, text)
+    assert words in text
     assert not any("MTU" in name for name in steps(facts, wanted))
 
 
@@ -305,12 +318,19 @@ ETHERNET = (port(link_layer="Ethernet"),)
         (host(adapter=connectx3(4096, vfs=4)), "while there are 4 VFs"),
         (
             host(adapter=connectx3(2048, **OF_PF)),
-            f"{ONLY} is a virtual function of mlx4",
+            f"{ONLY} is a virtual function of mlx4_core (InfiniBand)",
         ),
-        (host(**MLX5), f"{ONLY} is a port of mlx5_core"),
+        (host(**MLX5), f"{ONLY} is a port of mlx5_core (InfiniBand)"),
         (host(adapter=Adapter(PCI, "mlx5_core", vfs=8), **MLX5), f"{ONLY} is a port"),
-        (host(**HFI1), f"{ONLY} is a port of hfi1"),
-        (host(adapter=connectx3(4096), ports=ETHERNET), "mlx4_core (Ethernet)"),
+        (
+            host(adapter=Adapter(PCI, "mlx5_core", **OF_PF), **MLX5),
+            f"{ONLY} is a virtual function of mlx5_core",
+        ),
+        (host(**HFI1), f"{ONLY} is a port of hfi1 (InfiniBand)"),
+        (
+            host(adapter=connectx3(4096), ports=ETHERNET),
+            f"{ONLY} is a port of mlx4_core (Ethernet)",
+        ),
     ],
 )
 def test_a_port_mtu_that_cannot_be_set_is_refused(facts, why):

@@ -129,7 +129,11 @@ def test_a_child_whose_partition_has_left_is_reported():
     assert list(steps(facts, FOLLOW)) == [f"{FOLLOWED}/host"]
     text = finding(facts, FOLLOW, CHILDREN, "ib0.8001")
     assert text.startswith("WARN ib0.8001 (P_Key 0x8001) has no carrier")
-    assert "with partitions: follow the daemon removes those of ours" in text
+    removed = "; with partitions: follow the daemon removes those of ours that are not"
+    assert text.endswith(f"{removed} in use")
+    # The daemon is named under that condition only, so there is one text for all.
+    assert text.count("daemon") == 1
+    assert finding(facts, Policy(), CHILDREN, "ib0.8001") == text
 
 
 @pytest.mark.parametrize(

@@ -135,13 +135,19 @@ MEMBER = (netdev(uppers=("bond0",)), bond(members=("ib0",)))
 @pytest.mark.parametrize(
     ("netdevs", "subject", "why", "fix"),
     [
-        ((netdev(addresses=("10.0.0.1/24",)),), "ib0", "has the address", "move it"),
+        (
+            (netdev(addresses=("10.0.0.1/24",)),),
+            "ib0",
+            "ib0 has the address 10.0.0.1/24, which is in no profile",
+            "move it to a profile of type infiniband for ib0",
+        ),
         (MEMBER, "ib0", "ib0 is a member of bond0", "create the bond in the engine"),
         (
             (netdev(), child("odd")),
             "odd",
-            "the name that create_child",
-            "delete the ch",
+            "requires the name that create_child gives a P_Key child, but odd has "
+            "another",
+            "delete the child, and add its P_Key to pkey_children",
         ),
     ],
 )
@@ -159,7 +165,11 @@ UNMANAGED = NetworkManager(True, (), ("ib0",))
     ("manager", "words", "fix"),
     [
         (None, "NetworkManager is not installed", "install it"),
-        (NetworkManager(False), "NetworkManager is not running, so nothing", "enable"),
+        (
+            NetworkManager(False),
+            "NetworkManager is not running, so nothing stores the settings of ib0",
+            "| systemctl enable --now NetworkManager",
+        ),
         (
             UNMANAGED,
             "ib0 is an unmanaged device of NetworkManager",
@@ -273,29 +283,46 @@ def bonded(second="datagram", **parts):
     )
 
 
+BACKUP = "active-backup with"
+ONLY = (
+    "but IPoIB supports only active-backup with active: an address cannot move to "
+    "another port"
+)
+
+
 @pytest.mark.parametrize(
     ("facts", "verdict", "words"),
     [
-        (bonded(), "PASS", "in mode active-backup with fail_over_mac active, which"),
-        (bonded(fail_over_mac=None), "SKIP", "with fail_over_mac unknown; that, or a"),
-        (bonded(None), "SKIP", "a member's mode, could not be read"),
+        (bonded(), "PASS", f"{BACKUP} fail_over_mac active, which IPoIB requires"),
+        (
+            bonded(fail_over_mac=None),
+            "SKIP",
+            f"{BACKUP} fail_over_mac unknown; that, or a member's mode, could not be "
+            "read",
+        ),
+        (
+            bonded(None),
+            "SKIP",
+            f"{BACKUP} fail_over_mac active; that, or a member's mode, could not be "
+            "read",
+        ),
         (
             bonded(mode="balance-rr"),
             "FAIL",
-            "in mode balance-rr with fail_over_mac act",
+            f"balance-rr with fail_over_mac active, {ONLY}",
         ),
+        (bonded(fail_over_mac="none"), "FAIL", f"{BACKUP} fail_over_mac none, {ONLY}"),
         (
-            bonded(fail_over_mac="none"),
-            "FAIL",
-            "fail_over_mac none, but IPoIB supports",
+            bonded("connected"),
+            "WARN",
+            f"{BACKUP} fail_over_mac active, but its members have different transport "
+            "modes",
         ),
-        (bonded("connected"), "WARN", "different transport modes"),
     ],
 )
 def test_bonds(facts, verdict, words):
     text = finding(facts, None, BONDS, "bond0")
-    assert text.startswith(f"{verdict} bond0 of ib0, ib1 is in mode ")
-    assert words in text
+    assert text.startswith(f"{verdict} bond0 of ib0, ib1 is in mode {words} |")
 
 
 VM = {"bridged": True}
@@ -304,16 +331,17 @@ VM = {"bridged": True}
 @pytest.mark.parametrize(
     ("made", "words", "fix"),
     [
-        (network(**VM), "is a VM network on ib0", "non-VM network"),
+        (network(**VM), "is a VM network on ib0,", "non-VM network"),
         (network(southbound="ib0.100", vlan=100), "has VLAN 100 on ib0", "P_Key child"),
-        (network(southbound="ib0.8001", **VM), "on ib0.8001", "non-VM"),
-        (network("vm", "bond0", **VM), "is a VM network on bond0", "non-VM"),
+        (network(southbound="ib0.8001", **VM), "on ib0.8001", "non-VM network"),
+        (network("vm", "bond0", **VM), "is a VM network on bond0", "non-VM network"),
     ],
 )
 def test_networks_that_cannot_be_attached(made, words, fix):
     facts = replace(bonded(), ovirt_networks=(made,))
     facts = replace(facts, netdevs=(*facts.netdevs, child()))
-    text = found(facts)[BONDS, made.southbound][-1]
+    *bonds, text = found(facts)[BONDS, made.southbound]
+    assert len(bonds) == (made.southbound == "bond0")
     assert text.startswith(f"FAIL network {made.name!r} ")
     assert words in text and fix in text
 

@@ -66,10 +66,21 @@ def test_no_other_card_is_taken_for_it(chip):
 @pytest.mark.parametrize(
     ("tso", "mode", "verdict", "words"),
     [
-        ("on", "datagram", "FAIL", "TSO is on (tx-tcp-segmentation, tx-tcp6-segment"),
-        ("fixed", "datagram", "PASS", "off [fixed]"),
+        (
+            "on",
+            "datagram",
+            "FAIL",
+            "TSO is on (tx-tcp-segmentation, tx-tcp6-segmentation) |",
+        ),
+        ("fixed", "datagram", "PASS", "TSO is off [fixed] |"),
         ("off", "datagram", "PASS", "TSO is off |"),
-        ("asked", "connected", "WARN", "and datagram mode turns it on"),
+        (
+            "asked",
+            "connected",
+            "WARN",
+            "TSO is off, but requested (connected mode has no TSO), and datagram mode "
+            "turns it on |",
+        ),
         (None, "datagram", "WARN", "its TSO state is unknown"),
     ],
 )
@@ -142,7 +153,7 @@ ASKED = netdev(mode="connected", mtu=65520, tso="asked")
             host(profiles=KEPT_OFF),
             "auto",
             "WARN",
-            [OPPOSED.replace("on>off", "off>on")],
+            ["uuid-ib0 ethtool.feature-tso off>on"],
         ),
         (host(), None, "PASS", []),
         (host(tso=None), "on", "SKIP", []),
@@ -180,7 +191,10 @@ TO_CONNECTED = {"tso": "on", "transport_mode": "connected"}
 )
 def test_tso_that_cannot_be_is_refused(facts, rule, why):
     text = finding(facts, policy(**rule), WANTED)
-    step = steps(facts, policy(**rule))[f"{WANTED}/ib0"]
+    plan = steps(facts, policy(**rule))
+    mode = ["IPOIB-MODE-01/ib0"] if "transport_mode" in rule else []
+    assert list(plan) == [*mode, f"{WANTED}/ib0"]
+    step = plan[f"{WANTED}/ib0"]
     assert text.startswith("FAIL ") and why in text
     assert (step.refused, step.changes) == (why, ())
 
