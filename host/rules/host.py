@@ -117,9 +117,14 @@ _TOOL = (
 _FIXES = (
     ("(?i)permission denied|not permitted", "run it as root"),
     (" was not run: ", "run it on that host itself"),
+    ("disappeared during the read", "run it again"),
     (
         rf"^{_TOOL}\b.* failed: No such file",
         "install the tool: dnf install '*/*bin/{tool}'",
+    ),
+    (
+        rf"^{_TOOL}\b.* (?:no answer|timed out)\b",
+        "see which service or driver holds it up: journalctl -b -n 50",
     ),
     # A warning of it; NFS does not need programs' libraries (libibverbs/init.c).
     (

@@ -260,6 +260,7 @@ def test_any_vdsm_without_ipoib():
             "/etc/modprobe.d/a.conf line 2 is ignored by modprobe: no module",
             "look at the file, and correct it: ls -l /etc/modprobe.d/a.conf",
         ),
+        ("netdev ib0 disappeared during the read", "run it again"),
         ("ip -j addr was not run: /x is not this host's root", "run it on that host"),
         ("ip -j route get ::1 shows no route", "see what it says: ip -j route get ::1"),
         ("ip -j $(reboot) failed: x", "see what it says: ip -j '$(reboot)'"),
@@ -270,10 +271,14 @@ def test_what_could_not_be_read(problem, fix):
     assert fix in _fixes(facts(problems=(problem,)))[problem]
 
 
+SLOW = "see which service or driver holds it up: journalctl -b -n 50"
+
+
 @pytest.mark.parametrize(
     ("failure", "fix"),
     [
-        (CommandTimeout("no answer within 5 s"), "see what it says: {command}"),
+        (CommandTimeout("no answer within 5 s"), SLOW),
+        (CommandFailed("not run, because it has timed out before"), SLOW),
         (CommandFailed("exit status 1", 1), "see what it says: {command}"),
         (NotInstalled("No such file or directory"), "install the tool: dnf install"),
     ],
