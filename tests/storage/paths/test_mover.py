@@ -18,7 +18,7 @@ from ovirt_rdma.host.facts.statistics import SunrpcTransport
 from ovirt_rdma.host.paths import PATHS_JSON, PATHS_LEVER, POLICY_JSON, under
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.host.policy.store import store
-from ovirt_rdma.storage.paths import mover
+from ovirt_rdma.storage.paths import mover, moving
 from ovirt_rdma.storage.paths.mover import MovePaths, objection, rules_with_paths
 from ovirt_rdma.storage.paths.moving import Target
 from ovirt_rdma.storage.paths.server import Link
@@ -146,6 +146,8 @@ class Host:
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(mover, "warm", lambda addresses: None)
+    # A write takes no time here, but for its process on a busy machine.
+    monkeypatch.setattr(moving, "_TRY_S", 60.0)
     found = Host(tmp_path)
     monkeypatch.setattr(mover, "seconds_after_boot", found.clock)
     return found
