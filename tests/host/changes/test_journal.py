@@ -134,6 +134,16 @@ def test_a_part_of_it_is_never_taken_for_the_whole(journal):
             journal.ledger()
 
 
+@given(st.binary(max_size=200))
+def test_garbage_gives_a_sentence(tmp_path_factory, data):
+    journal = Journal(tmp_path_factory.mktemp("garbage"))
+    journal.path.parent.mkdir(parents=True)
+    journal.path.write_bytes(data)
+    with pytest.raises(JournalProblem) as caught:
+        journal.ledger()
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("known", [LEDGER, None])
 @pytest.mark.parametrize("synced", [0, 1])
 def test_what_cannot_be_written_leaves_the_journal_as_it_was(
