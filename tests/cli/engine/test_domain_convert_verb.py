@@ -8,6 +8,7 @@ import contextlib
 import ovirtsdk4
 import pytest
 from engine_double import (
+    AnswerLost,
     EngineDouble,
     SimConnection,
     SimDomain,
@@ -201,6 +202,12 @@ def test_interrupted_it_says_which_hosts_are_away_and_keeps_its_task(
     assert [one.status for one in jobs_of(made.world).values()] == ["finished"]
 
 
+def test_an_answer_that_is_lost(site):
+    made = site()
+    made.double.fail_next("POST", "/activate", AnswerLost())
+    assert made.run(*ROLLING).code == 0
+
+
 def test_without_a_task_it_ends_the_one_of_an_earlier_run(site, monkeypatch):
     made = site()
     cut_off(made, monkeypatch)
@@ -241,6 +248,9 @@ def test_machines_that_cannot_go_are_named_before_any_change(site):
     there.vms, there.pinned_vms = ["vm1", "vm2"], ["vm2"]
     words = ("domain", "convert", "data1", "data2", "--to", "rdma", "-y")
     made.run(*words, "--rolling").refused(3, "pinned to it: vm2", "--without host02")
+    made.world.cluster("cl1").upgrade_in_progress = True
+    made.run(*words, "--rolling").refused(3, "cluster cl1 is being upgraded")
+    made.world.cluster("cl1").upgrade_in_progress = False
     made.world.domain("data2").running_vms = ["vm1", "vm2"]
     made.run(*words, "--allow-datacenter-down").refused(3, "vm1, vm2")
     assert not made.double.changes()
@@ -288,6 +298,34 @@ def test_a_take_over_that_is_refused_ends_nobodys_task(site, tmp_path, monkeypat
     assert made.run(*ROLLING, "--take-over").code == 3
     assert made.run(*ROLLING[:-1], "--take-over").code in (3, 4)
     assert [job.status for job in jobs_of(made.world).values()] == ["started"]
+
+
+def test_a_host_that_is_not_there_is_not_left_out(site):
+    made = site()
+    made.run(*ROLLING, "--without", "host9").refused(3, "--without host9")
+
+
+def test_the_engines_own_reason_is_shown(site):
+    """The response has none, but the events have."""
+    made = site(hosts=3)
+    there = made.world.host("host02")
+    there.vms, there.unscheduled_vms = ["vm1", "vm2"], ["vm1"]
+    done = made.run(*ROLLING)
+    assert done.code == 6, done
+    assert "HTTP 400" not in done.err
+    assert "cannot be switched to maintenance: not all goes away" in done.err
+    assert "host02 is not evacuated: 1 virtual machine stayed on it" in done.out
+    assert {host.status for host in made.world.hosts.values()} == {"up"}
+
+
+def test_other_domains_of_the_server_hold_the_connection(site):
+    made = site(domains=("data1", "data2"))
+    made.run(*ROLLING).refused(
+        3, "uses one connection for all NFS 4.2 mounts", "convert them together"
+    )
+    both = ("domain", "convert", "data1", "data2", *ROLLING[3:])
+    assert made.run(*both).code == 0
+    assert set(made.transports("nfs1.example.com:/exports/data2")) == {"rdma"}
 
 
 def test_what_cannot_be_converted(site):

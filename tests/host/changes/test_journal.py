@@ -224,8 +224,11 @@ def test_who_may_not_read_it_is_told_so(journal, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(os, "open", denied)
-    with problem("not-root", journal.path, "as root"):
+    sentence = f"{journal.path} may be read by root only"
+    with problem("not-root") as caught:
         journal.ledger()
+    fix = "run this command as root"
+    assert (str(caught.value), caught.value.fix) == (sentence, fix)
 
 
 def test_the_ledger_says_what_is_applied_and_what_is_open():
