@@ -15,7 +15,7 @@ from engine_double import (
     new_id,
     sample_world,
 )
-from engine_double.host_life import begin_activation
+from engine_double.host_life import begin_activation, stop_responding
 from engine_double.jobs import add as add_job
 from engine_double.jobs import jobs_of
 from ovirtsdk4 import types
@@ -511,3 +511,33 @@ def test_after_the_revert_of_a_removed_domain_the_next_command_works(site):
     done = made.run("domain", "revert", "data1", "-y")
     assert done.code == 0, done
     assert "next: ovirt-rdma hosts check" in done.out
+
+
+def test_a_second_one_that_failed_does_not_hide_the_first_from_a_revert(site):
+    made = site(hosts=3)
+    late = made.world.hosts.pop(made.world.host("host03").id)
+    assert made.run(*ROLLING, "--no-job").code == 0
+    made.world.hosts[late.id] = late
+    made.door.fail_push["host03"] = "the disk is full"
+    done = made.run(*ROLLING, "--no-job")
+    assert "the disk is full" in done.out, done
+    assert made.transports() == ["rdma", "rdma", "tcp"]
+    made.door.fail_push.clear()
+    done = made.run("domain", "revert", "data1", "-y", "--no-job")
+    assert done.code == 0, done
+    assert set(made.transports()) == {"tcp"}
+    assert not made.world.connection_of("data1").mount_options
+    assert (
+        "Nothing to do: data1 is as before."
+        in made.run("domain", "revert", "data1", "-y", "--no-job").out
+    )
+
+
+def test_why_the_status_of_a_domain_is_unknown(site):
+    made = site()
+    stop_responding(made.world, made.world.host("host01"))
+    made.run(*ROLLING).refused(
+        3,
+        "data1 is in an unknown status because data center dc1 is problematic, and "
+        "host01 is non-responsive",
+    )
