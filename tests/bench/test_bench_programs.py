@@ -3,6 +3,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("pyperf", reason="make selftest has it")
@@ -26,10 +31,24 @@ from bench import (
 from bench.__main__ import main
 from bench.byte_cost import section as byte_cost
 from bench.report import Section, Verdict
-from bench.rounds import CHECKOUT
+from bench.rounds import CHECKOUT, PACKAGE, BenchmarkFailed, measure
 from bench.spread import Spread, Timing
 
 pytestmark = pytest.mark.selftest
+
+
+def test_constructors_are_left_out_without_a_rival(monkeypatch):
+    monkeypatch.delenv("VDSM_SOURCE", raising=False)
+    section = constructor.section(1)
+    assert (section.tables, section.verdicts) == ((), ())
+    assert "VDSM_SOURCE" in section.left_out
+
+
+def test_hooks_are_left_out_without_a_rival(monkeypatch):
+    monkeypatch.delenv("VDSM_SOURCE", raising=False)
+    section = hook_cost.section(1)
+    assert (section.tables, section.verdicts) == ((), ())
+    assert "VDSM_SOURCE" in section.left_out
 
 
 @pytest.mark.parametrize(("slow", "holds"), [(1.29, True), (1.31, False)])
@@ -57,6 +76,54 @@ def test_the_limit_of_metrics_is_held_by_the_slowest_python(slow, holds):
 def test_the_limit_of_memory_of_metrics(size, holds):
     verdict = metrics_export.memory_verdict({"3.9.18": size, "3.11.2": 1})
     assert (verdict.holds, "3.9.18" in verdict.sentence) == (holds, True)
+
+
+def test_a_python_that_does_not_start_is_passed_over(tmp_path):
+    shim = tmp_path / "python3.9"
+    shim.write_text("#!/bin/sh\nexit 127\n")
+    shim.chmod(0o755)
+    own = Path(sys.base_prefix, "bin", "python3")
+    found = startup.interpreters([shim, own])
+    assert [python.path for python in found] == [own.resolve()]
+
+
+def test_no_python_that_starts_is_one_sentence(tmp_path):
+    shim = tmp_path / "python3.9"
+    shim.write_text("#!/bin/sh\nexit 127\n")
+    shim.chmod(0o755)
+    with pytest.raises(BenchmarkFailed, match="no Python of these starts: /"):
+        startup.interpreters([shim])
+
+
+def test_a_python_that_is_not_there_is_one_sentence(capsys):
+    assert main(["--without-lab", "--python", "/nonexistent"]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("bench: /nonexistent cannot be run (No such file")
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("rounds", ["0", "-1", "many"])
+def test_rounds_are_a_number_from_1_on(capsys, rounds):
+    with pytest.raises(SystemExit) as ended:
+        main(["--rounds", rounds])
+    assert ended.value.code == 2
+    assert f"'{rounds}' is not a whole number" in capsys.readouterr().err
+
+
+def test_a_place_for_the_output_that_is_not_there_is_told_at_once(capsys, tmp_path):
+    with pytest.raises(SystemExit) as ended:
+        main(["--output", str(tmp_path / "no" / "results.md")])
+    assert ended.value.code == 2
+    assert "is not a directory" in capsys.readouterr().err
+
+
+def test_a_policy_that_does_not_load_is_one_sentence(monkeypatch, tmp_path):
+    monkeypatch.setattr(policy_size.thousand_rules, "yaml_text", lambda _: "odd: 1\n")
+    with pytest.raises(
+        BenchmarkFailed, match=r"^policy load with 1 rules failed \(\d"
+    ) as e:
+        policy_size._highest_memory(1, tmp_path)
+    assert "\n" not in str(e.value)
 
 
 @pytest.fixture
@@ -104,6 +171,13 @@ def test_an_incomplete_run_leaves_results_alone(
     assert "RESULTS.md is not written" in printed.err
 
 
+def test_the_command_of_the_makefile_starts():
+    """pytest has another path than it (pyproject.toml)."""
+    line = [sys.executable, "-m", "bench", "--help"]
+    done = subprocess.run(line, cwd=CHECKOUT, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_help_and_contributing_agree_how_long_it_takes(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
@@ -121,6 +195,12 @@ def test_a_limit_of_the_policy_is_held_by_the_worst_measurement():
     verdict = policy_size.verdict(slow)
     assert not verdict.holds
     assert "finding the rule: the last, 20.0 ms of 10.0 ms" in verdict.sentence
+
+
+def test_servers_that_do_not_answer_as_planned_are_told(monkeypatch):
+    monkeypatch.setattr(readiness, "PROGRAM", "bench.no_program")
+    with pytest.raises(BenchmarkFailed, match=r"bench.no_program failed:"):
+        readiness.ask(2, readiness.TOGETHER)
 
 
 @pytest.mark.parametrize(
@@ -174,3 +254,25 @@ def test_the_limits_of_counters(check, look, holds):
 def test_the_memory_limit_of_a_plan(megabytes, holds):
     verdict = host_plan.memory_verdict({16: megabytes * 1_000_000})
     assert verdict.holds == holds
+
+
+def test_a_host_that_cannot_be_written_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(host_plan, "ENVIRONMENT", {"PYTHONHOME": "/nonexistent"})
+    with pytest.raises(BenchmarkFailed, match="the host cannot be written:\n"):
+        host_plan.write_host(tmp_path, 1)
+
+
+def test_a_program_that_fails_is_told_with_its_words():
+    environment = {"PYTHONPATH": str(PACKAGE), startup.INTERPRETER: "/nonexistent"}
+    with pytest.raises(BenchmarkFailed, match="failed with exit code 1"):
+        measure(startup.PROGRAM, 1, environment)
+
+
+def test_the_rival_is_named(tmp_path):
+    assert machine.vdsm(None) == "none (VDSM_SOURCE is not set)"
+    source = tmp_path / "lib/vdsm/storage"
+    source.mkdir(parents=True)
+    (source / "storageServer.py").write_text("")
+    assert "sha256 of storageServer.py: e3b0c44298fc" in machine.vdsm(str(tmp_path))
+    facts = dict(machine.facts())
+    assert f"{len(os.sched_getaffinity(0))} cores" in facts["CPU"]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyperf", reason="make selftest has it")
 
 from bench.byte_cost import section
+from bench.byte_cost.build import build
 from bench.byte_cost.cases import (
     CONNECTED,
     KIB,
@@ -33,6 +35,7 @@ from bench.byte_cost.counts import (
     USER,
     USER_SPACE,
     Executed,
+    Module,
     by_part,
     parse_counts,
     parse_modules,
@@ -43,16 +46,51 @@ from bench.byte_cost.counts import (
 from bench.byte_cost.runs import Row
 from bench.byte_cost.section import Cost, judged, recorded
 from bench.report import broken_limits
+from bench.rounds import BenchmarkFailed
 
 pytestmark = pytest.mark.selftest
 
+# /proc/modules of a guest, as root reads it.
+MODULES = """\
+rpcrdma 364544 1 - Live 0xffffffffc0512000
+ib_fabric 114688 0 - Live 0xffffffffc070d000 (OE)
+sunrpc 692224 41 rpcrdma,nfsd,nfs, Live 0xffffffffc031c000
+"""
 READ = Case(Mount(RDMA, "4.2"), Load("read", 64 * KIB))
 HCA = Executed(900.0, 65536.0)
+
+
+def slot(address: int) -> int:
+    return (address - KERNEL) // 4096
 
 
 def row(*instructions, copied=65536.0, case=READ, adapter=HCA):
     hosts = tuple(Executed(value, copied) for value in instructions)
     return Row(case, hosts, (adapter,) * len(hosts), 1, 16.1, 16.0, 48.0)
+
+
+def test_modules_are_sorted_by_address():
+    assert [module.name for module in parse_modules(MODULES)] == [
+        "sunrpc",
+        "rpcrdma",
+        "ib_fabric",
+    ]
+    assert parse_modules(MODULES)[0] == Module("sunrpc", 0xFFFFFFFFC031C000, 692224)
+
+
+def test_counts_between_marks():
+    text = "3 100 7\n4 5 0\nmark\nmark\n3 1 2\nmark\n9 9 9\n"
+    assert parse_counts(text) == [
+        {3: Executed(100, 7), 4: Executed(5, 0)},
+        {},
+        {3: Executed(1, 2)},
+    ]
+
+
+@pytest.mark.parametrize("line", ["3 100", "3 100 x", "3 -1 0", "marks", "1 2 3 4"])
+def test_a_torn_line_of_counts_is_told(line):
+    with pytest.raises(ValueError, match="line 2 of the counts"):
+        parse_counts(f"mark\n{line}\nmark\n")
 
 
 @given(
@@ -73,19 +111,21 @@ def test_counts_are_read_as_they_are_written(marks):
 
 
 def test_a_page_belongs_to_its_module():
-    text = (
-        "rpcrdma 364544 1 - Live 0xffffffffc0512000\n"
-        "sunrpc 8 1 - Live 0xffffffffc031c000\n"
-    )
-    first = (0xFFFFFFFFC0512000 - KERNEL) // 4096
-    last = first + 364544 // 4096 - 1
-    # Behind the module there is none; then the kernel, user space, and the rest.
-    core = (0xFFFFFFFF81000000 - KERNEL) // 4096
-    counts = {first: 1, last: 2, last + 1: 4, core: 8, USER: 16, OTHER: 32}
-    slots = {slot: Executed(n, 0) for slot, n in counts.items()}
-    parts = {"rpcrdma": 3, UNNAMED: 36, CORE: 8, USER_SPACE: 16}
-    assert by_part(slots, parse_modules(text)) == {
-        name: Executed(n, 0) for name, n in parts.items()
+    first, last = 0xFFFFFFFFC0512000, 0xFFFFFFFFC0512000 + 364544 - 4096
+    slots = {
+        slot(first): Executed(1, 0),
+        slot(last): Executed(2, 5),
+        # Behind the module there is none.
+        slot(last + 4096): Executed(4, 0),
+        slot(0xFFFFFFFF81000000): Executed(8, 0),
+        USER: Executed(16, 0),
+        OTHER: Executed(32, 0),
+    }
+    assert by_part(slots, parse_modules(MODULES)) == {
+        "rpcrdma": Executed(3, 5),
+        UNNAMED: Executed(36, 0),
+        CORE: Executed(8, 0),
+        USER_SPACE: Executed(16, 0),
     }
 
 
@@ -94,7 +134,12 @@ def test_the_table_keeps_the_adapter_apart():
     adapter = Executed(MIB / 2, 2.0 * MIB)
     made = row(MIB * 3.0, copied=1.0 * MIB, case=case, adapter=adapter)
     (cells,) = section.table([made]).rows
-    assert cells[2:4] == ("1 (4 asked for)", "read 1 MiB, 8 at once")
+    assert cells[:4] == (
+        "RDMA on the fabric",
+        "4.2",
+        "1 (4 asked for)",
+        "read 1 MiB, 8 at once",
+    )
     assert cells[5:8] == ("3.00", "1.00", "0.50 + 2.00 copied")
 
 
@@ -107,6 +152,11 @@ def test_what_does_not_grow_with_the_operations_costs_nothing():
     assert total(cost, ["nfs", CORE, "absent"]) == Executed(52, 8)
 
 
+def test_the_spread_is_in_parts_of_the_median():
+    assert spread([99.0, 100.0, 102.0]) == pytest.approx(0.03)
+    assert spread([0.0, 0.0]) == 0.0
+
+
 def test_every_row_has_a_name_of_its_own_and_the_short_table_is_in_the_whole():
     every, short = cases(every=True), cases(every=False)
     assert len({case.key for case in every}) == len(every)
@@ -116,6 +166,11 @@ def test_every_row_has_a_name_of_its_own_and_the_short_table_is_in_the_whole():
     # Nothing sets datagram mode again.
     inside = [case.mount.transport for case in every if case.mount.transport is not RXE]
     assert inside[inside.index(CONNECTED) :] == [CONNECTED] * inside.count(CONNECTED)
+
+
+def test_the_workers_of_a_load_have_equally_many_operations():
+    for case in cases(every=True):
+        assert case.load.operations % case.load.workers == 0
 
 
 @pytest.mark.parametrize(
@@ -137,10 +192,20 @@ def test_every_row_has_a_limit_and_the_one_that_grew_most_is_named():
     assert small.key in broken
 
 
+def test_an_operation_that_copies_nothing_is_no_division_by_zero():
+    made = judged([row(5.0, copied=0.0)], {READ.key: Cost((5,), (0,))})
+    assert broken_limits([made]) == []
+
+
 def test_without_a_recorded_row_nothing_is_compared_and_the_section_says_so():
     made = judged([row(1.0)], {})
     assert made.verdicts == ()
     assert "--all --record" in made.left_out
+
+
+def test_the_section_says_how_many_rows_are_steady():
+    rows = [row(100.0, 101.0, 102.0), row(100.0, 101.0, 104.0)]
+    assert "2% or less in 1 of 2 rows" in judged(rows, {}).text
 
 
 def test_the_page_names_the_largest_spread_of_tcp():
@@ -161,3 +226,37 @@ def test_what_is_recorded_is_read_again(tmp_path):
     file.write_text(section.document(rows, {"guests": "QEMU 7.2"}))
     assert recorded(file) == {READ.key: Cost((10, 30, 20), (4, 4, 4))}
     assert json.loads(file.read_text())["facts"] == {"guests": "QEMU 7.2"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"rows": {"a": {"instructions": 3, "copied": [4]}}}',
+        '{"rows": 3}',
+    ],
+)
+def test_a_damaged_table_is_one_sentence(tmp_path, text):
+    file = tmp_path / "byte_cost.json"
+    file.write_text(text)
+    with pytest.raises(BenchmarkFailed, match="is no recorded table"):
+        recorded(file)
+
+
+def test_the_load_moves_the_blocks_and_says_what_is_wrong(tmp_path):
+    load = build(tmp_path).load
+    file = tmp_path / "file"
+    file.write_bytes(bytes(64 * KIB))
+    done = subprocess.run(
+        [load, file, "write", "4096", "8", "2", "1"], check=False, capture_output=True
+    )
+    if b"Invalid argument" not in done.stderr:  # a file system without O_DIRECT
+        assert (done.returncode, done.stderr) == (0, b"")
+        # 8 and 24 operations, from the beginning of the file.
+        assert file.read_bytes()[: 24 * 4096] == b"x" * (24 * 4096)
+    absent = [load, tmp_path / "absent", "read", "4096", "8", "1", "1"]
+    done = subprocess.run(absent, check=False, capture_output=True)
+    assert done.returncode == 1
+    assert b"No such file" in done.stderr

@@ -7,8 +7,10 @@ from bench.failing_connect import (
     DEAD,
     OURS,
     SERVERS,
+    WITHOUT_LISTENER,
     Stock,
     judged,
+    skipped,
 )
 from bench.spread import Spread
 
@@ -42,6 +44,15 @@ def test_twenty_exports_are_to_fail_18_times_quicker_than_stock(seconds, holds):
     assert row[3] == "180 s"
 
 
+def test_an_end_before_the_engines_is_not_called_cut():
+    stock = {WITHOUT_LISTENER: Stock(1.0, 2.0), DEAD: Stock(1.0, 2.0)}
+    (table,) = judged(ours(1.0), stock).tables
+    assert [row[-1] for row in table.rows if row[1:3] == ("stock", "20")] == [
+        "extrapolated: 20 s",
+        "extrapolated: 20 s",
+    ]
+
+
 def test_without_a_rival_no_ratio_is_claimed():
     section = judged(ours(3.0), {})
     assert section.verdicts == ()
@@ -55,3 +66,8 @@ def test_the_text_says_which_vdsm_it_was():
     stock = {server: Stock(126.0, 252.0) for server in SERVERS}
     assert "double" not in judged(ours(3.0), stock).text
     assert "VDSM's storage code in an emulated guest" in judged(ours(3.0), stock).text
+
+
+def test_without_the_lab_nothing_is_claimed():
+    assert skipped().tables == ()
+    assert "--without-lab" in skipped().left_out

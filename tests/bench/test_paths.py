@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyperf", reason="make selftest has it")
 
 from bench import paths_program
-from bench.paths import judged
+from bench.paths import judged, skipped
 from bench.paths_runs import OURS, OUT, RETURN, STOCK, WINDOW_S, Cost, Measured, Writes
 from bench.report import broken_limits
 from lab.two_paths import CLIENT, ENDS, SERVER
@@ -116,6 +116,11 @@ def test_memory_is_that_of_the_largest_window():
     assert sentence == "it needs 31.0 MB; promised: under 30.0 MB."
 
 
+def test_without_the_lab_nothing_is_claimed():
+    assert skipped().tables == ()
+    assert "--without-lab" in skipped().left_out
+
+
 def test_processes_are_weighed_with_their_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,3 +152,10 @@ def test_processes_are_weighed_with_their_children(
         parent.stdin.write(b"\n")
     assert 0.3 <= found["cpu"][0] < 2.0
     assert 60e6 < found["memory"][0] < 200e6
+
+
+def test_a_process_that_is_gone_is_an_error():
+    done = subprocess.Popen(["true"])
+    done.wait()
+    with pytest.raises((FileNotFoundError, ProcessLookupError)):
+        paths_program.processes(done.pid, 0.1, 1)

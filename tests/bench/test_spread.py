@@ -38,6 +38,11 @@ def test_ratios_are_made_within_a_round():
     assert ours.ratio(rival).values == (3.0, 3.0)
 
 
+def test_rounds_that_do_not_belong_together_are_refused():
+    with pytest.raises(ValueError, match="shorter"):
+        Timing(((1.0,), (2.0,))).ratio(Timing(((1.0,),)))
+
+
 def test_a_ratio_shows_its_spread_where_it_has_one():
     assert times(Spread((2.0, 2.1, 2.6))) == "2.10 (2.00 to 2.60)"
     assert times(Spread((1.0, 1.0))) == "1.00"

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from support.man_page import verbs
 
+from ovirt_rdma.cli.parser import Parser
 from ovirt_rdma.host.collect.storage import MOUNTINFO
 from ovirt_rdma.host.rules.registry import RULES, SERVER_RULES
 from tools import completion
@@ -256,3 +257,12 @@ def test_zsh_completes_with_the_same_file(tmp_path):
         ):  # fmt: skip
             assert zsh.completed(line) == expected, line
         assert b"not found" not in zsh.screen, zsh.screen.decode()
+
+
+def test_arguments_that_repeat_are_completed_again():
+    parser = Parser()
+    parser.add_argument("one", choices=("a", "b"))
+    parser.add_argument("more", nargs="*", metavar="FILE")
+    (words,) = completion.words_of(parser)
+    assert (words.arguments, words.repeated) == (("a b", "@file"), True)
+    assert words.options == {"-h": None, "--help": None}

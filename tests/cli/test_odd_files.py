@@ -119,3 +119,13 @@ def test_root_writes_nothing_where_they_may(ready):
                 task = Capabilities(str(ready.root), ready.fake.run)
                 TaskRuns(task, ready.root).run()
         assert seen() == before, words
+
+
+def test_a_worker_of_a_hook_does_not_wait(ready):
+    from ovirt_rdma.host.services.hook_runs import live_run
+
+    put(under(ready.root, NET.format("staging")), "pipe")
+    said: list[str] = []
+    with bounded():
+        live_run(ready.root, "a hook", said.append, run=ready.fake.run)
+    assert said

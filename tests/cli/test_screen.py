@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support import command_line
 from support.command_line import NO_RDMA, run_on_terminal, run_process
 
-from ovirt_rdma.cli.output import Output
+from ovirt_rdma.cli.output import Output, count
 from tools.picture import PICTURES
 
 texts = st.text(max_size=8) | st.sampled_from(["\udcff", "\x1b[31m", "a\nb", ""])
@@ -49,6 +49,12 @@ def test_a_table_has_texts_below_rows():
         lambda s: s.table(("A", "B"), [("a", "b"), ("aa", "c")], below=("", "fix: d"))
     )
     assert shown == "A   B\na   b\naa  c\n    fix: d\n"
+
+
+def test_a_wide_cell_moves_no_other_row():
+    rows = [("a", "b", "c"), ("a", "b" * 9, "c")]
+    shown = printed(lambda s: s.table(("A", "B", "C"), rows, widest=4))
+    assert shown == "A  B  C\na  b  c\na  bbbbbbbbb  c\n"
 
 
 WIDE = """\
@@ -190,6 +196,13 @@ def test_yaml_says_what_json_says(content):
     assert yaml.safe_load(document("yaml")) == as_json
 
 
+@pytest.mark.parametrize(
+    ("number", "words"), [(0, "0 mounts"), (1, "1 mount"), (2, "2 mounts")]
+)
+def test_count(number, words):
+    assert count(number, "mount") == words
+
+
 REFUSED = ("nfs", "mount-options", "10.0.0.1:/e", "--root", ".", "--policy")
 
 
@@ -213,6 +226,15 @@ def test_long_text_is_folded_on_a_terminal_only(require):
     [folded] = [line for line in narrow.splitlines() if line.startswith("why ")]
     after = narrow.splitlines()[narrow.splitlines().index(folded) + 1]
     assert after.startswith(" " * folded.index("rule 1"))
+
+
+def test_help_fits_the_terminal():
+    for more in ({}, {"COLUMNS": "60"}):
+        shown = run_on_terminal(
+            "nfs", "list", "--help", columns=200 if more else 60, **more
+        )
+        options = shown[: shown.index("exit codes:")]
+        assert 50 < max(map(len, options.splitlines())) <= 60
 
 
 def test_an_option_string_stays_whole_on_a_narrow_terminal():

@@ -76,6 +76,11 @@ def test_texts_of_all_versions(text, fix, over_rdma, after):
     assert failure.fix
 
 
+def test_rdma_has_its_own_advice_about_memory():
+    failure = classify(b"mount.nfs: Cannot allocate memory for /x", over_rdma=True)
+    assert "rdma_slot_table_entries" in failure.fix
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -188,20 +188,36 @@ def test_resolve_ends_at_its_deadline(tool):
     assert resolve("slow.example.org", 0.2) == ()
 
 
+SILENT = "exec sleep 600"
+MOUNTD_FIX = (
+    "on the server start rpcbind and nfs-mountd, and open TCP port 111 and mountd's "
+    "port in the firewall"
+)
+
+
 @pytest.mark.parametrize(
-    ("script", "verdict", "detail"),
+    ("script", "verdict", "detail", "fix"),
     [
-        ("exit 0", READY, "rpcbind and mountd on 127.0.0.1 answer"),
-        ("echo 'RPC: Program not registered' >&2; exit 1", NOT_READY, "not registered"),
-        ("exec sleep 600", NOT_READY, "rpcbind on 127.0.0.1 does not answer"),
-        (None, UNKNOWN, "rpcinfo could not be run"),
+        ("exit 0", READY, "rpcbind and mountd on 127.0.0.1 answer", ""),
+        (
+            "echo 'rpcinfo: RPC: Program not registered' >&2; exit 1",
+            NOT_READY,
+            "mountd on 127.0.0.1 does not answer: rpcinfo: RPC: Program not registered",
+            MOUNTD_FIX,
+        ),
+        (
+            SILENT,
+            NOT_READY,
+            "rpcbind on 127.0.0.1 does not answer",
+            MOUNTD_FIX,
+        ),
+        (None, UNKNOWN, "rpcinfo could not be run: No such file or directory", ""),
     ],
 )
-def test_mountd(tool, monkeypatch, script, verdict, detail):
+def test_mountd(tool, monkeypatch, script, verdict, detail, fix):
     if script:
         tool("rpcinfo", script)
     else:
         monkeypatch.setitem(commands.ENVIRONMENT, "PATH", "/nonexistent")
-    step = Network().mountd("127.0.0.1", 0.2 if verdict == NOT_READY else 60)
-    assert (step.verdict, "rpcbind" in step.fix) == (verdict, verdict == NOT_READY)
-    assert detail in step.detail
+    step = Network().mountd("127.0.0.1", 0.2 if script == SILENT else 60)
+    assert (step.verdict, step.detail, step.fix) == (verdict, detail, fix)

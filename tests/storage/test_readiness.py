@@ -77,6 +77,13 @@ def test_address_on_a_netdev_without_rdma(tmp_path):
     assert found.fix
 
 
+def test_host_without_rdma(tmp_path):
+    host = without_rdma(tmp_path)
+    host.modules(loaded=("rpcrdma",))
+    found = ready(host, "eth0", "10.0.0.2")
+    assert found.reason == "this host has no RDMA device"
+
+
 @pytest.mark.parametrize(
     "loaded, available, verdict",
     [

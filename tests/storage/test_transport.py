@@ -10,6 +10,7 @@ from ovirt_rdma.storage.transport import (
     STOCK,
     Attempt,
     choose,
+    stock_warnings,
     tcp_service_port,
 )
 
@@ -192,6 +193,24 @@ def test_families_may_differ():
 def test_nobody_may_forget_to_ask():
     with pytest.raises(ValueError, match="give the readiness"):
         choose(match("prefer-rdma"), parse(""))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("", []),
+        ("tcp,port=2049,nconnect=4", []),
+        ("rdma,port=20049", ["without a rule"]),
+        ("proto=rdma6,port=20049", ["without a rule"]),
+        ("rdma,tcp", ["would silently use tcp"]),
+        ("hard,soft", ["would silently use soft"]),
+    ],
+)
+def test_warnings_about_what_stock_vdsm_passes_on(options, words):
+    found = stock_warnings(parse(options))
+    assert len(found) == len(words)
+    for sentence, part in zip(found, words):
+        assert part in sentence
 
 
 # -- a rule with paths

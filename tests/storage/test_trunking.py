@@ -134,6 +134,19 @@ def test_what_is_certain_is_told_alone():
     assert (found.certain, found.mounts) == (True, (standing[0],))
 
 
+def test_a_tcp_mount_may_be_kept_off_tcp():
+    over_rdma = mount(protocol="rdma", port=20049)
+    found = conflicting_mounts(
+        [over_rdma, VM], Export("nas", "/x"), {NAS}, "4.1", "tcp"
+    )
+    assert found is None
+    found = conflicting_mounts([over_rdma], Export("nas", "/x"), {NAS}, "4.2", "tcp")
+    assert found is not None
+    assert conflict_clause(found.mounts).startswith(
+        "10.0.0.1:/iso is mounted over RDMA, and"
+    )
+
+
 @pytest.mark.parametrize(
     "paths, words",
     [

@@ -8,13 +8,14 @@ import contextlib
 import ovirtsdk4
 import pytest
 from engine_double import (
+    AnswerLost,
     EngineDouble,
     SimConnection,
     SimDomain,
     new_id,
     sample_world,
 )
-from engine_double.host_life import begin_activation
+from engine_double.host_life import begin_activation, stop_responding
 from engine_double.jobs import add as add_job
 from engine_double.jobs import jobs_of
 from ovirtsdk4 import types
@@ -201,6 +202,12 @@ def test_interrupted_it_says_which_hosts_are_away_and_keeps_its_task(
     assert [one.status for one in jobs_of(made.world).values()] == ["finished"]
 
 
+def test_an_answer_that_is_lost(site):
+    made = site()
+    made.double.fail_next("POST", "/activate", AnswerLost())
+    assert made.run(*ROLLING).code == 0
+
+
 def test_without_a_task_it_ends_the_one_of_an_earlier_run(site, monkeypatch):
     made = site()
     cut_off(made, monkeypatch)
@@ -241,6 +248,9 @@ def test_machines_that_cannot_go_are_named_before_any_change(site):
     there.vms, there.pinned_vms = ["vm1", "vm2"], ["vm2"]
     words = ("domain", "convert", "data1", "data2", "--to", "rdma", "-y")
     made.run(*words, "--rolling").refused(3, "pinned to it: vm2", "--without host02")
+    made.world.cluster("cl1").upgrade_in_progress = True
+    made.run(*words, "--rolling").refused(3, "cluster cl1 is being upgraded")
+    made.world.cluster("cl1").upgrade_in_progress = False
     made.world.domain("data2").running_vms = ["vm1", "vm2"]
     made.run(*words, "--allow-datacenter-down").refused(3, "vm1, vm2")
     assert not made.double.changes()
@@ -288,6 +298,34 @@ def test_a_take_over_that_is_refused_ends_nobodys_task(site, tmp_path, monkeypat
     assert made.run(*ROLLING, "--take-over").code == 3
     assert made.run(*ROLLING[:-1], "--take-over").code in (3, 4)
     assert [job.status for job in jobs_of(made.world).values()] == ["started"]
+
+
+def test_a_host_that_is_not_there_is_not_left_out(site):
+    made = site()
+    made.run(*ROLLING, "--without", "host9").refused(3, "--without host9")
+
+
+def test_the_engines_own_reason_is_shown(site):
+    """The response has none, but the events have."""
+    made = site(hosts=3)
+    there = made.world.host("host02")
+    there.vms, there.unscheduled_vms = ["vm1", "vm2"], ["vm1"]
+    done = made.run(*ROLLING)
+    assert done.code == 6, done
+    assert "HTTP 400" not in done.err
+    assert "cannot be switched to maintenance: not all goes away" in done.err
+    assert "host02 is not evacuated: 1 virtual machine stayed on it" in done.out
+    assert {host.status for host in made.world.hosts.values()} == {"up"}
+
+
+def test_other_domains_of_the_server_hold_the_connection(site):
+    made = site(domains=("data1", "data2"))
+    made.run(*ROLLING).refused(
+        3, "uses one connection for all NFS 4.2 mounts", "convert them together"
+    )
+    both = ("domain", "convert", "data1", "data2", *ROLLING[3:])
+    assert made.run(*both).code == 0
+    assert set(made.transports("nfs1.example.com:/exports/data2")) == {"rdma"}
 
 
 def test_what_cannot_be_converted(site):
@@ -485,3 +523,33 @@ def test_after_the_revert_of_a_removed_domain_the_next_command_works(site):
     done = made.run("domain", "revert", "data1", "-y")
     assert done.code == 0, done
     assert "next: ovirt-rdma hosts check" in done.out
+
+
+def test_a_second_one_that_failed_does_not_hide_the_first_from_a_revert(site):
+    made = site(hosts=3)
+    late = made.world.hosts.pop(made.world.host("host03").id)
+    assert made.run(*ROLLING, "--no-job").code == 0
+    made.world.hosts[late.id] = late
+    made.door.fail_push["host03"] = "the disk is full"
+    done = made.run(*ROLLING, "--no-job")
+    assert "the disk is full" in done.out, done
+    assert made.transports() == ["rdma", "rdma", "tcp"]
+    made.door.fail_push.clear()
+    done = made.run("domain", "revert", "data1", "-y", "--no-job")
+    assert done.code == 0, done
+    assert set(made.transports()) == {"tcp"}
+    assert not made.world.connection_of("data1").mount_options
+    assert (
+        "Nothing to do: data1 is as before."
+        in made.run("domain", "revert", "data1", "-y", "--no-job").out
+    )
+
+
+def test_why_the_status_of_a_domain_is_unknown(site):
+    made = site()
+    stop_responding(made.world, made.world.host("host01"))
+    made.run(*ROLLING).refused(
+        3,
+        "data1 is in an unknown status because data center dc1 is problematic, and "
+        "host01 is non-responsive",
+    )

@@ -5,6 +5,7 @@ from unittest import mock
 
 import pytest
 from engine_double import EngineDouble, sample_world
+from engine_double.faults import Conflict
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 
@@ -76,6 +77,21 @@ def test_nobody_to_ask_is_a_refusal(run, double):
     assert double.changes() == []
 
 
+def test_a_job_of_the_engine_and_its_end(run, double):
+    run("--assume-yes")
+
+    seen = [(s.method, s.path.split("/")[1]) for s in double.changes()]
+    assert seen[0] == ("POST", "jobs")
+    said = [e.description for e in double.world.log.events]
+    assert said[-1] == "ovirt-rdma: create domain new: done"
+
+
+def test_without_a_job(run, double):
+    run("--assume-yes", "--no-job")
+
+    assert not any(s.path.startswith("/jobs") for s in double.changes())
+
+
 def test_a_second_run_has_nothing_to_do(run, double):
     run("--assume-yes")
     before = len(double.changes())
@@ -96,12 +112,33 @@ def test_checks_that_fail_are_a_line_each(run, double):
     assert names(double) == ["data1", "data2"]
 
 
+def test_what_failed_is_taken_back(run, double):
+    double.fail_next("POST", "/datacenters/", Conflict("Cannot attach Storage."))
+
+    result = run("--assume-yes")
+
+    result.refused(6, "Cannot attach Storage", "rolled back: removing the domain new")
+    assert names(double) == ["data1", "data2"]
+    failed = [
+        e
+        for e in double.world.log.events
+        if "create domain new failed" in (e.description or "")
+    ]
+    assert failed[0].severity == "error"
+
+
 def test_ctrl_c_says_how_to_go_on(run, double):
     with mock.patch.object(automation, "create_domain", side_effect=KeyboardInterrupt):
         result = run("--assume-yes")
 
     assert result.code == 130
     assert "was interrupted; repeat it to continue" in result.err
+
+
+def test_a_wrong_data_center_gets_the_nearest(capsys, double):
+    words = [*WORDS[:-1], "dc2"]
+    result = run_engine(capsys, double, None, *words, "--dry-run")
+    result.refused(2, "there is no data center 'dc2'", "dc1")
 
 
 def test_without_a_way_to_hosts_it_says_that_nobody_knows(capsys, double):
@@ -112,6 +149,22 @@ def test_without_a_way_to_hosts_it_says_that_nobody_knows(capsys, double):
     assert "Not verified on host01, host02, host03: " in result.out
     assert "after about 5 minutes (StorageDomainFailureTimeoutInMinutes)" in result.out
     assert "warning: no report from host01, host02, host03" in result.err
+
+
+def test_a_document_says_so_too(capsys, double):
+    words = (*WORDS, "--assume-yes", "-o", "json")
+    document = run_engine(capsys, double, None, *words).document
+
+    assert document["not_verified"] == ["host01", "host02", "host03"]
+    assert [host["mounted"] for host in document["hosts"]] == [None] * 3
+    assert "StorageDomainFailureTimeoutInMinutes" in document["problems"][0]
+
+
+def test_what_is_proven_leaves_nothing_open(run):
+    document = run("--assume-yes", "-o", "json").document
+
+    assert (document["not_verified"], document["problems"]) == ([], [])
+    assert [host["mounted"] for host in document["hosts"]] == [True] * 3
 
 
 def test_a_host_that_cannot_mount_it_is_exit_code_6(capsys, double):
@@ -126,3 +179,11 @@ def test_a_host_that_cannot_mount_it_is_exit_code_6(capsys, double):
         6, "host03 could not mount nfs2.example.com:/exports/new", "rolled back"
     )
     assert names(double) == ["data1", "data2"]
+
+
+def test_dumps_of_hosts_prove_nothing_of_a_new_domain(capsys, double, tmp_path):
+    words = (*WORDS, "--facts-dir", str(tmp_path), "--assume-yes")
+    result = run_engine(capsys, double, None, *words)
+
+    assert result.code == 0
+    assert "host01, host02, host03: the host was not asked" in result.out

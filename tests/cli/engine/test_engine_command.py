@@ -38,8 +38,20 @@ from ovirt_rdma.engine_sdk_tools.model import (
     Cell,
     Matrix,
 )
+from tools.verbs import verbs
 
 pytestmark = pytest.mark.hypervisor
+
+
+@pytest.mark.parametrize("verb", verbs("ovirt-rdma"))
+def test_help_of_each_verb(capsys, verb):
+    shown = run_engine(capsys, None, None, *verb.split(), "--help")
+    assert shown.code == 0
+    for part in ("exit codes:", "examples:", f"ovirt-rdma {verb}"):
+        assert part in shown.out
+    # These are run on the engine's machine, and ask no engine.
+    assert ("--engine-url URL" in shown.out) is not verb.startswith("deploy-hook ")
+    assert "--password " not in shown.out  # never on a command line
 
 
 @pytest.mark.parametrize(
@@ -147,7 +159,11 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("answer", "goes"), [("y\n", True), ("YES\n", True), ("\n", False), ("", False)]
+    ("answer", "goes"),
+    [
+        *(("y\n", True), ("YES\n", True), ("\n", False), ("", False)),
+        *(("n\n", False), ("yep\n", False)),
+    ],
 )
 def test_the_question_before_a_change(monkeypatch, capsys, answer, goes):
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
@@ -204,6 +220,25 @@ def test_the_calls_of_a_dry_run(capsys):
         "   </action>",
         "Nothing would be sent to the engine.",
     ]
+
+
+def test_the_calls_as_a_document(capsys):
+    output = Output("json")
+    session.show_calls(output, CALLS, hosts=["h"])
+    output.flush()
+    found = json.loads(capsys.readouterr().out)
+    (call,) = found.pop("calls")
+    assert found == {
+        "schema_version": 1,
+        "kind": "calls",
+        "dry_run": True,
+        "hosts": ["h"],
+    }
+    assert (call["method"], call["path"], call["about"]) == (
+        "POST",
+        "/hosts/7/deactivate",
+        "h",
+    )
 
 
 def a_matrix():

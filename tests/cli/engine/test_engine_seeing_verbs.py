@@ -119,6 +119,13 @@ def test_list_shows_what_the_engine_requests(site):
     assert (first["name"], first["engine_asks"]) == ("data1", "tcp")
 
 
+def test_list_of_a_data_center(site):
+    assert site("domain", "list", "--datacenter", "dc1").code == 0
+    site("domain", "list", "--datacenter", "dc").refused(
+        2, "there is no data center 'dc'", "did you mean dc1?"
+    )
+
+
 def test_verify_fails_where_rdma_is_asked_for_and_not_used(site):
     result = site("domain", "verify", "-o", "json")
     assert result.code == 3
@@ -128,6 +135,12 @@ def test_verify_fails_where_rdma_is_asked_for_and_not_used(site):
     assert found["host03"]["data2"] == ("ok", "tcp")
     assert set(found["host01"]) == {"data1", "data2", "iso"}
     assert result.document["worst"] == "fail"
+
+
+def test_verify_of_what_is_as_asked_is_0(site):
+    result = site("domain", "verify", "data2", "iso")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines()[0].split() == ["HOST", "data2", "iso"]
 
 
 def test_verify_names_host_reason_and_cure(site):
@@ -214,7 +227,20 @@ def test_hosts_check_tells_drift(site, tmp_path):
     assert cells(result.document)["host02"]["policy"][0] == "ok"
 
 
+def test_hosts_check_of_some_hosts(site):
+    result = site("hosts", "check", "host*2", "-o", "json")
+    assert list(cells(result.document)) == ["host02"]
+    site("hosts", "check", "host9").refused(2, "there is no host 'host9'")
+
+
 def test_hosts_check_wants_a_policy_in_order(site, tmp_path):
     mine = tmp_path / "mine.yaml"
     mine.write_text("version: 1\nnfs: 3\n")
     site("hosts", "check", "--policy", str(mine)).refused(3, "mine.yaml:2: nfs")
+
+
+def test_hosts_list_counts_every_machine(site):
+    host = site.world.host("host02")
+    host.vms, host.inactive_vms = ["vm1", "vm2", "vm3"], ["vm2", "vm3"]
+    hosts = site("hosts", "list", "-o", "json", door=False).document["hosts"]
+    assert [one["vms"] for one in hosts] == [0, 3, 0]

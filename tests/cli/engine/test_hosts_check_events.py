@@ -93,6 +93,11 @@ def test_without_the_option_there_is_none(site):
     assert not any(seen.changes for seen in site.double.requests)
 
 
+def test_a_good_host_has_no_event(site):
+    result = site("--events")
+    assert (result.code, events(site)) == (0, [])
+
+
 def test_the_same_failure_is_told_once_a_day(site, monkeypatch):
     refuse_vdsm(site)
     assert site("--events").code == 3

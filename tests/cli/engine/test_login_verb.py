@@ -218,6 +218,15 @@ def test_login_and_api_go_through_the_same_proxy(
 
 
 @pytest.mark.usefixtures("no_other_proxy")
+def test_a_proxy_is_not_for_all_addresses(login, pki, proxy, monkeypatch):
+    monkeypatch.setenv("https_proxy", proxy.url)
+    monkeypatch.setenv("no_proxy", "example.com,127.0.0.1")
+    code, _, err = login("--ca-file", str(pki / "ca.pem"))
+    assert code == 0, err
+    assert proxy.asked == []
+
+
+@pytest.mark.usefixtures("no_other_proxy")
 @pytest.mark.parametrize("proxy", [("403 Forbidden",)], indirect=True)
 def test_a_proxy_that_refuses_is_named(login, pki, proxy, monkeypatch):
     monkeypatch.setenv("https_proxy", proxy.url)
@@ -344,6 +353,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(login, pki, tmp_path):
     code, _, err = login(*words, "--config-file", str(tmp_path / "new" / "mine.conf"))
     assert (code, PASSWORD in err) == (1, False)
     assert f"{tmp_path}/new/mine.conf" in err
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,20 @@ def test_create_dry_run(run, double):
     assert double.changes() == []
 
 
+def test_create_again_has_nothing_to_do(run, double, network):
+    result = run(*CREATE)
+
+    assert result.code == 0
+    assert "nothing to do" in result.out
+    assert double.changes() == []
+
+
+def test_create_refuses_what_a_host_cannot(run, double):
+    run(*CREATE, "--mtu", "9000", "--assume-yes").refused(
+        3, "host01, ", "host03", ": ib0 can have an MTU of at most 4092, not 9000"
+    )
+
+
 def test_attach_dry_run_shows_the_table(run, double, network):
     result = run(*ATTACH, *SPAN, "--dry-run")
 
@@ -84,6 +98,17 @@ def test_attach(run, double, network):
     assert len(ends) == 3
     said = [e.description for e in double.world.log.events]
     assert "ovirt-rdma: network storage is on 3 of 3 hosts" in said
+
+
+def test_attach_by_a_plan_file(run, double, network, tmp_path):
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("host01: 10.20.0.31/24\nhost02: 10.20.0.32/24\n")
+    words = ("network", "attach", "storage", "--hosts", "host01,host02")
+
+    result = run(*words, "--nic-match", "ib0", "--addresses", str(plan), "-y")
+
+    assert result.code == 0
+    assert double.world.host("host02").nic("ib0").address == "10.20.0.32"
 
 
 def test_attach_again_has_nothing_to_do(run, double, network):
@@ -170,6 +195,19 @@ def test_a_network_finds_the_child_of_its_partition(run, double, other_names, pk
     assert shown[1].split()[:4] == ["host01", "ib0.8064", "mlx5_0/1", "0x8064"]
     assert run(*BY_KIND, "--pkey", pkey, "--assume-yes").code == 0
     assert double.world.host("host03").nic("ibs2f0.8064").address == "10.20.0.13"
+
+
+def test_a_host_without_such_a_nic_is_named_with_its_nics(run, double, other_names):
+    host = double.world.host("host02")
+    host.nics = [nic for nic in host.nics if nic.name != "ibp65s0.8064"]
+    run(*BY_KIND, "--pkey", "vlan=100", "--assume-yes").refused(
+        3, "host02: 'pkey_vlan=100' matches no NIC (eth0, ibp65s0)"
+    )
+    assert double.changes() == []
+    # Both options together.
+    run(*BY_KIND, "--pkey", "0x8064", "--nic-match", "port=2").refused(
+        3, "host01: 'port=2,pkey=0x8064' matches no NIC (eth0, ib0"
+    )
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,12 @@ def test_push_puts_it_on_all_and_shows_it_in_the_engine(site):
     ]
 
 
+def test_push_without_a_job(site):
+    assert site(*PUSH, "host01", "-y", "--no-job").code == 0
+    assert changes(site) == []
+    assert [host for host, _ in site.door.pushes] == ["host01"]
+
+
 def test_push_that_fails_on_some(site):
     site.door.fail_push["host02"] = "the disk is full"
     result = site(*PUSH, "host01,host02", "-y", "-o", "json")
@@ -155,3 +161,11 @@ def test_diff_finds_drift(site):
     assert "FAIL host01, host03: its policy is sha256:" in result.out
     assert "+    transport: prefer-rdma" in result.out
     assert site("policy", "diff", "FILE", "--hosts", "host02").code == 0
+
+
+def test_diff_as_a_document(site):
+    site.world.host("host03").reachable = False
+    result = site("policy", "diff", "FILE", "-o", "json")
+    assert result.code == 3
+    verdicts = {one["host"]: one["verdict"] for one in result.document["hosts"]}
+    assert verdicts == {"host01": "drift", "host02": "drift", "host03": "unknown"}

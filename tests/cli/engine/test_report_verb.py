@@ -18,6 +18,7 @@ from support.engine.report_site import site
 from support.storage.benchmarks import benchmark
 
 from ovirt_rdma.cli.engine import session
+from ovirt_rdma.host.facts.model import to_json
 from ovirt_rdma.host.system import files
 from ovirt_rdma.storage.benchmark.model import as_document
 from ovirt_rdma.storage.benchmark.verdict import verdict
@@ -103,6 +104,24 @@ def test_a_dead_port_is_one_entry_with_all_that_follows(call):
     assert links == [id] * 5
 
 
+def test_another_host_on_tcp_is_another_entry(call):
+    host = call.world.host("host04")
+    host.mounts[next(iter(host.mounts))] = "tcp"
+    call("fabric.html")
+    (_, port), (_, tcp) = sorted(entries()[0].items(), key=lambda one: one[1][0])
+    assert ("host03" in port[0], "host04" in tcp[0]) == (True, True)
+    assert "Seen with it:" not in tcp
+
+
+def test_a_host_without_the_add_on_is_one_entry(call):
+    host = call.world.host("host03")
+    host.addon, host.policy_text, host.hooks, host.rdma_ready = False, None, [], True
+    call("fabric.html")
+    ((_, texts),) = entries()[0].items()
+    assert texts[1].startswith("the command ovirt-rdma-host is missing on host03")
+    assert "the engine lists no hook of ovirt-rdma for the host" in texts
+
+
 def test_the_document_has_its_schema(call):
     call.world.host("host02").reachable = False
     call.world.host("host04").addon = False
@@ -166,6 +185,11 @@ def test_what_is_no_result_is_one_sentence_before_anyone_is_asked(
     refused.refused(1, f"{file} is no result of bench", words)
     assert names() == []
     assert call.double.requests == []
+
+
+def test_both_can_be_made_at_once(call):
+    assert call("a.html", "-o", "json").document["kind"] == "report"
+    assert read_page(Path("a.html").read_bytes()).tag == "html"
 
 
 def test_an_existing_file_is_replaced_only_on_request(call):
@@ -289,3 +313,23 @@ def test_without_access_to_hosts_the_report_says_so(call):
     text = read_page(Path("a.html").read_bytes()).text
     assert "The hosts were not asked" in text
     assert "no report from the host" in text
+
+
+def test_dumps_of_other_versions(call, tmp_path):
+    dumps = tmp_path / "dumps"
+    dumps.mkdir()
+    its = call.door.reports(list(call.world.hosts.values()))
+    for name in ("host01", "host02", "host03"):
+        (dumps / f"{name}.facts.json").write_text(to_json(its[name].facts))
+    newer = json.loads((dumps / "host02.facts.json").read_text())
+    newer["schema_version"] = 99
+    (dumps / "host02.facts.json").write_text(json.dumps(newer))
+    (dumps / "host03.facts.json").write_text("{")
+    result = call("a.html", "-o", "json", "--facts-dir", str(dumps), door=None)
+    hosts = {host["name"]: host for host in result.document["hosts"]}
+    assert "99" in hosts["host02"]["problem"]
+    for name in ("host02", "host03", "host04"):
+        assert hosts[name]["devices"] is None
+        assert hosts[name]["problem"]
+        assert hosts[name]["worst"] in ("fail", "unknown")
+    assert "schema version 99" in read_page(Path("a.html").read_bytes()).text

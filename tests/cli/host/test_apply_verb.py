@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from support.command_line import run
-from support.host.changes_wanted import MODES, modes
+from support.host.changes_wanted import MODES, POLICY, modes
 
 from ovirt_rdma.cli.host import plan, runs
 from ovirt_rdma.host.changes.journal import Journal, Listener
@@ -101,6 +101,12 @@ def test_live_only(ready):
     assert modes(ready) == ["datagram", "datagram"]
     again = ready("apply", "--live-only").out
     assert "Nothing was changed on hv1: 2 steps left.\n" in again
+
+
+def test_a_link_may_go_down_where_that_is_allowed(ready):
+    ready.fake.nfs_mount("10.0.0.1:/data", "/mnt/data", protocol="rdma")
+    assert ready("apply", "--allow-link-down").code == 0
+    assert modes(ready) == ["connected", "connected"]
 
 
 def test_what_a_rule_refuses_is_listed_and_not_done(ready):
@@ -281,6 +287,11 @@ def test_a_value_that_has_changed_since(ready, saved):
     assert modes(ready) == ["connected", "datagram"]
 
 
+def test_a_plan_of_another_policy(ready, saved):
+    ready.follow(POLICY.replace("5}", "6}"))
+    ready("apply", str(saved)).refused(4, "the plan is for policy sha256:")
+
+
 def test_an_edited_plan_has_nothing_else_done(ready, saved):
     plan = json.loads(saved.read_text())
     plan["steps"][0]["changes"][0]["target"] = "/etc/shadow"
@@ -295,6 +306,26 @@ def test_an_edited_plan_has_nothing_else_done(ready, saved):
 def test_what_is_no_plan(ready, saved, text, sentence):
     saved.write_text(text)
     ready("apply", str(saved)).refused(1, f"plan file {saved}", sentence, "fix: ")
+
+
+def test_no_plan_file(ready):
+    ready("apply", str(ready.root / "no.json")).refused(1, "No such file", "fix: give")
+
+
+def test_what_is_still_planned_after_the_run_is_rolled_back(ready, monkeypatch):
+    really, looks = HostReader.facts, []
+
+    def forgetful(self, routes_to=()):
+        looks.append(really(self, routes_to))
+        # The second reading is the verification: it still shows the old values.
+        return looks[0]
+
+    monkeypatch.setattr(HostReader, "facts", forgetful)
+    result = ready("apply")
+    assert result.code == 6
+    assert len(looks) == 2
+    assert "was done, and is still planned; all is as before." in result.out
+    assert modes(ready) == ["datagram", "datagram"]
 
 
 @pytest.fixture
@@ -355,6 +386,13 @@ def test_the_lock_is_held_for_the_proof_only(ready, reads):
     reads.clear()
     assert ready("revert").code == 0
     assert reads == [False]
+
+
+def test_a_host_is_read_anew_after_what_was_taken_back(interrupted, reads):
+    assert interrupted("apply").code == 0
+    # Before, after run 1 was rolled back, and for the verification.
+    assert reads == [False, True, True]
+    assert modes(interrupted) == ["connected", "connected"]
 
 
 def test_and_after_a_run_that_came_between(ready, monkeypatch):

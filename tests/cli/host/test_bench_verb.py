@@ -12,6 +12,7 @@ from support.storage.fake_mount import FakeMount
 from support.storage.fake_network import FakeNetwork
 
 from ovirt_rdma.cli.host import bench as verb
+from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.storage.benchmark import measure
 from ovirt_rdma.storage.benchmark.measure import MIB
 from ovirt_rdma.storage.benchmark.model import load
@@ -92,6 +93,18 @@ def test_the_document_is_read_again(bench, tmp_path):
     file = tmp_path / "old.json"
     file.write_text(result.out)
     assert load(file).hostname == document["hostname"]
+
+
+def test_the_route_to_the_server_is_read(bench, monkeypatch):
+    facts, asked = HostReader.facts, []
+
+    def recorded(reader, routes_to=()):
+        asked.extend(routes_to)
+        return facts(reader, routes_to)
+
+    monkeypatch.setattr(HostReader, "facts", recorded)
+    document = bench(EXPORT, *QUICK, "-o", "json").document
+    assert (asked, document["path"]["address"]) == (["10.0.0.1"], "10.0.0.1")
 
 
 def test_a_server_without_rdma_is_measured_over_tcp(bench):

@@ -74,6 +74,14 @@ def test_a_host_without_sessions(host):
     assert result.out == "This host has no session of block storage over RDMA.\n"
 
 
+def test_policy_show_has_the_targets(host):
+    shown = host("policy", "show").out
+    line = f"name array, id_ext {GUID}, ioc_guid {GUID}, dest 10.0.0.1:5555"
+    assert shown.splitlines()[1:] == [f"block.srp: {line}"]
+    (target,) = host("policy", "show", "-o", "json").document["block"]["srp"]
+    assert (target["name"], target["dest"]) == ("array", "10.0.0.1:5555")
+
+
 def test_login_and_what_list_shows_then(host):
     result = host("block", "login")
     assert (result.code, result.err) == (0, "")
@@ -104,6 +112,19 @@ def test_a_second_login_changes_nothing(host):
         "srp 'array' by rxe0/1: was logged in before.\n",
     )
     assert host.fake.written == before
+
+
+def test_the_infiniband_cm_logs_in_by_the_active_port_in_the_partition(infiniband):
+    policy = POLICY.replace(
+        "dest: 10.0.0.1:5555",
+        f"dgid: fe80::2:c903:ab:1, pkey: 0x7fff, service_id: {GUID}",
+    )
+    infiniband.follow(policy)
+    result = infiniband("block", "login")
+    assert result.out == "srp 'array' by mlx4_0/1: logged in.\n"
+    infiniband.follow(policy.replace("0x7fff", "0x8005"))
+    document = infiniband("block", "login", "-o", "json").document
+    assert document["logins"][0]["problems"][0]["id"] == "srp-not-in-partition"
 
 
 def test_the_rdma_cm_logs_in_over_ipoib(infiniband):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_rdma.cli.host.check import condensed
+from ovirt_rdma.cli.host.check import condensed, worst_first
 from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, VERDICTS, WARN, Finding
 
 
@@ -107,3 +107,14 @@ def test_no_verdict_of_a_rule_gets_lost_and_the_worst_is_first(findings):
         number = sum(one.verdict == verdict for one in findings)
         (*_, line) = [*(one for one in lines if one.verdict == verdict), None]
         assert line is None or line.sentence.split()[0] == str(number)
+
+
+@given(some)
+def test_all_findings_are_there_the_worst_first(findings):
+    shown = worst_first(findings)
+    assert sorted(shown, key=repr) == sorted(findings, key=repr)
+    for verdict in VERDICTS:
+        same = [one for one in findings if one.verdict == verdict]
+        assert [one for one in shown if one.verdict == verdict] == same
+    first = {one.verdict: at for at, one in reversed([*enumerate(shown)])}
+    assert [*sorted(first, key=first.get)] == [v for v in VERDICTS if v in first]

@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
-from support.command_line import FACTS
+from support.command_line import FACTS, run_on_terminal, run_process
 from support.host import sample_rules
 from support.host.sample_rules import REFUSED, TSO, findings, rule
 
@@ -175,6 +176,19 @@ def test_nothing_is_to_be_loaded_for_a_facts_file(sampled, facts_file):
     assert "next: " not in on_host("check", "--facts", facts_file).out
 
 
+def test_a_terminal(facts_file):
+    words = ("check", "--facts", facts_file)
+    plain = run_process(*words).out
+    shown = run_on_terminal(*words)
+    assert "\x1b[" in shown
+    without_colour = re.sub(r"\x1b\[\d+m", "", shown)
+    assert run_on_terminal(*words, NO_COLOR="1") == without_colour
+    assert without_colour.split() == plain.split()
+    # A command is not wrapped, so that it can be copied.
+    lines = [line for line in without_colour.splitlines() if line[:5] != "next:"]
+    assert max(map(len, lines)) <= 80 < max(map(len, plain.splitlines()))
+
+
 @pytest.mark.parametrize("path", sorted(FACTS.glob("*.json")), ids=lambda p: p.stem)
 def test_facts_of_real_hosts(call, path):
     for verb in ("check", "plan"):
@@ -183,3 +197,10 @@ def test_facts_of_real_hosts(call, path):
         assert json.loads(path.read_text())["hostname"] in result.out
     document = call("check", "--facts", str(path), "-o", "json").document
     assert document["failed"] == (document["counts"]["FAIL"] > 0)
+
+
+def test_a_host_without_anything(host):
+    result = host("check")
+    assert result.code == 3
+    assert "\nunknown has no RDMA device to check; none of " in result.out
+    assert result.err == ""

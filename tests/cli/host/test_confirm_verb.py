@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 from contextlib import contextmanager
@@ -12,8 +13,8 @@ import pytest
 from support.host.changes_wanted import modes
 
 from ovirt_rdma.cli.host import unit
-from ovirt_rdma.host.changes.journal import Journal, Ledger, Run
-from ovirt_rdma.host.paths import under
+from ovirt_rdma.host.changes.journal import ROLLED_BACK, Journal, Ledger, Run
+from ovirt_rdma.host.paths import JOURNAL, SYSTEMD_BOOTED, under
 from ovirt_rdma.host.system.lock import HolderTimeouts, one_run
 
 pytestmark = pytest.mark.hypervisor
@@ -49,6 +50,14 @@ def test_the_timer_is_set_before_anything_is_done(ready):
     assert not Journal(ready.root).ledger().applied
 
 
+def test_without_systemd_nothing_is_done(ready):
+    shutil.rmtree(under(ready.root, SYSTEMD_BOOTED))
+    ready("apply", "--confirm-timeout", "60").refused(
+        1, "--confirm-timeout needs systemd", "fix: leave out --confirm-timeout"
+    )
+    assert not under(ready.root, JOURNAL).exists()
+
+
 def test_no_timer_stays_where_there_was_nothing_to_do_or_it_failed(ready):
     ready.fake.ignored.add("/sys/class/net/ib1/mode")
     assert ready("apply", "--confirm-timeout", "60").code == 6
@@ -79,6 +88,10 @@ def test_nothing_to_confirm(ready):
     assert ready("confirm", "-o", "json").document["confirmed"] is None
 
 
+def test_document(waiting):
+    assert waiting("confirm", "-o", "json").document["confirmed"] == 1
+
+
 def test_the_timer_takes_it_back(waiting):
     waiting.fake.time += 60
     result = waiting("unit", "unconfirmed", "1")
@@ -96,6 +109,12 @@ def test_the_timer_does_so_with_users_too_and_before_the_clock_says_so(waiting):
     waiting.fake.nfs_mount("10.0.0.1:/data", "/mnt/data", protocol="rdma")
     assert waiting("unit", "unconfirmed", "1").code == 0
     assert modes(waiting) == DATAGRAM
+
+
+@pytest.mark.parametrize("number", ["2", "0", "-1"])
+def test_the_timer_of_another_run(waiting, number):
+    assert waiting("unit", "unconfirmed", number).code == 0
+    assert modes(waiting) == CONNECTED
 
 
 def test_the_timer_of_a_confirmed_run(waiting):
@@ -121,6 +140,13 @@ def test_too_late_also_where_a_hook_has_done_something_since(waiting):
     hook = Run(2, "hook", at, "after_x", outcome="done", ended=at)
     journal.write(journal.ledger().with_run(hook))
     waiting("confirm").refused(1, "run 1 cannot be confirmed", "not confirmed")
+
+
+def test_after_a_boot_nobody_can_confirm(waiting):
+    waiting.fake.reboot()
+    assert waiting("unit", "recover").code == 0
+    assert Journal(waiting.root).ledger().runs[-1].outcome == ROLLED_BACK
+    assert waiting("confirm").code == 1
 
 
 def test_what_waits_is_said_and_nothing_else_is_done(waiting):

@@ -74,6 +74,16 @@ def test_problems_come_first(enabled):
     assert "3 tasks need attention.\nfix: journalctl -b -u ovirt-rdmad" in result.out
 
 
+def test_the_document(enabled):
+    running(enabled, WELL, TaskState("capabilities", FAILED, "ValueError"))
+    result = enabled("daemon", "status", "-o", "json")
+    document = result.document
+    assert (result.code, document["kind"]) == (3, "daemon")
+    assert (document["schema_version"], document["running"]) == (1, True)
+    assert document["wanted"]
+    assert [task["name"] for task in document["tasks"]] == ["capabilities", "health"]
+
+
 def test_a_policy_that_cannot_be_used(enabled):
     running(enabled, WELL, policy_problem="policy.json: it is invalid")
     result = enabled("daemon", "status")

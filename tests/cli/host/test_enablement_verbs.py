@@ -77,6 +77,13 @@ def test_refusals(host):
     assert other.read_text() == "of somebody else\n"
 
 
+def test_a_step_that_fails(installed):
+    under(installed.root, "/etc/systemd/system").rmdir()
+    under(installed.root, "/etc/systemd").rmdir()
+    under(installed.root, "/etc/systemd").write_text("no folder")
+    installed("enable").refused(1, "cannot link ")
+
+
 def test_status_of_a_host_without_anything(host):
     result = host("status")
     assert (result.code, result.err) == (0, "")
@@ -141,6 +148,20 @@ def test_status_of_a_half_installed_package_and_a_broken_policy(installed):
     assert "fix: load the policy again: ovirt-rdma-host policy load\n" in shown.out
     again = "install the package ovirt-rdma-host again"
     assert f"{LAUNCHER} is missing.\nfix: {again}\n" in shown.out
+
+
+def test_status_tells_of_a_vdsm_conf_that_goes_around_the_policy(installed):
+    installed("enable")
+    conf = under(installed.root, "/etc/vdsm/vdsm.conf")
+    conf.parent.mkdir()
+    conf.write_text("[irs]\nnfs_mount_options = soft,nosharecache,vers=3\n")
+    assert installed("status").out.endswith(
+        "vdsm.conf sets the deprecated nfs_mount_options (soft,nosharecache,vers=3): "
+        "if the engine sends no NFS version, timeout or retransmissions, VDSM mounts "
+        "with these options only, and ignores the policy.\n"
+        "fix: remove it (grep -r nfs_mount_options /etc/vdsm /run/vdsm /usr/lib/vdsm), "
+        "restart vdsmd, and set the NFS version in the storage connection\n"
+    )
 
 
 def test_status_document(installed):

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pytest
+from support.command_line import run_on_terminal
 from support.host import sample_rules
 
 from ovirt_rdma.cli.host import check
@@ -106,6 +107,13 @@ def test_list(call):
     assert len(listed) == len(RULES) + len(SERVER_RULES)
 
 
+@pytest.mark.parametrize("words", [[], ["--list", "SAMPLE-TSO-01"]])
+def test_one_of_both(sampled, words):
+    sampled(*sample_rules.ALL)("explain", *words).refused(
+        2, "either the id of a rule or --list"
+    )
+
+
 @pytest.mark.parametrize(
     ("rule_id", "hint"),
     [
@@ -116,3 +124,19 @@ def test_list(call):
 )
 def test_a_rule_that_is_not_there(sampled, rule_id, hint):
     sampled(*sample_rules.ALL)("explain", rule_id).refused(2, "there is no rule", hint)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_every_rule_is_explained(call, rule):
+    shown = call("explain", rule.id)
+    assert (shown.code, shown.err) == (0, "")
+    for title in ("what", "why", "fix", "sources"):
+        _, _, text = shown.out.partition(f"\n{title}\n  ")
+        assert text[:1].strip(), title
+
+
+def test_a_terminal_folds_the_text_and_breaks_no_line():
+    for rule in RULES[:1]:
+        shown = run_on_terminal("explain", rule.id)
+        assert max(map(len, shown.splitlines())) <= 80
+        assert shown.split() == run_on_terminal("explain", rule.id, columns=400).split()

@@ -87,6 +87,21 @@ def test_revert_restores_the_operators_file(managed):
     assert [one.pkey for one in managed.subnet.definitions] == [0x7FFF]
 
 
+def test_revert_leaves_a_file_that_somebody_edited(managed):
+    apply(managed)
+    edited = managed.file.read_text() + "# more\n"
+    managed.file.write_text(edited)
+    managed("revert")
+    assert managed.file.read_text() == edited
+
+
+def test_revert_removes_a_file_that_was_not_there(managed):
+    managed.file.unlink()
+    assert apply(managed).code == 0
+    assert managed("revert").code == 0
+    assert not managed.file.exists()
+
+
 def test_a_file_without_effect_is_rolled_back(managed):
     managed.subnet.deaf = True
     result = apply(managed)
@@ -143,6 +158,14 @@ def test_opensm_with_another_file_is_refused(managed, words):
     managed.subnet.install(managed.fake, "-f", "/var/log/opensm.log", *words)
     apply(managed).refused(4, "opensm (process 4711) reads /x", "fix: start it without")
     assert managed.file.read_text() == MINE
+
+
+def test_the_configuration_of_opensm_names_another_file(managed):
+    managed.fake.write(
+        "/etc/rdma/opensm.conf",
+        "# partition_config_file /y\npartition_config_file /x\n",
+    )
+    apply(managed).refused(4, "reads /x, not /etc/rdma/partitions.conf")
 
 
 def test_a_file_that_the_operator_keeps_is_left(managed):

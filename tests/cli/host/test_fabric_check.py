@@ -94,6 +94,14 @@ def test_a_missing_p_key_fails(fabric):
     assert check(fabric).code == 0
 
 
+def test_a_limited_member_is_not_a_full_one(fabric):
+    fabric.fake.write(f"{PKEYS}/1", "0x0001")
+    fabric.follow(POLICY.format("", OWN))
+    said = check(fabric)
+    assert said.code == 3
+    assert "should be a full member of 0x8001, and is not that" in said.out
+
+
 def test_a_p_key_too_many_fails(fabric):
     fabric.fake.write(f"{PKEYS}/1", "0x8007")
     fabric.follow(POLICY.format("", OTHER))
@@ -143,6 +151,11 @@ def test_an_inactive_port_counts_if_the_policy_names_it(fabric):
     result = check(fabric)
     assert result.code == 3
     assert "FAIL  mlx4_0/1  the port is DOWN" in result.out
+
+
+def test_a_host_without_infiniband(host):
+    result = host("fabric", "check")
+    assert (result.code, "has no InfiniBand port" in result.out) == (3, True)
 
 
 def test_facts_show_partition_and_vlan_of_a_netdev(changeable):

@@ -125,6 +125,7 @@ def test_another_priority_is_a_new_start_and_disable_goes_back_to_none(site):
     site.follow(POLICY.replace("14", "9"))
     assert sm(site, "enable").code == 0
     assert site.fabric.managers == {OWN: 9}
+    assert site.fabric.calls == ["try-restart", "enable", "try-restart"]
     assert sm(site, "disable").code == 0
     assert (settings(site), site.fake.units[UNIT]) == (None, "disabled")
     assert site.fabric.managers == {}
@@ -251,11 +252,23 @@ def file(path, text):
             "package infiniband-diags",
         ),
         (enabled_unit, "opensm.service is enabled", "systemctl disable --now opensm"),
-        (process("-g", OWN), "another opensm (process 77) is running at mlx4_0", "end"),
-        (process(), "at a port that it does not name", "end it"),
+        (
+            process("-g", OWN),
+            "another opensm (process 77) is running at mlx4_0/1",
+            "end it where it was started: systemctl status 77",
+        ),
+        (
+            process(),
+            "another opensm (process 77) is running at a port that it does not name",
+            "end it where it was started: systemctl status 77",
+        ),
         (odd_partitions, f"{FILE} is invalid: {FILE}:1", "partitions validate"),
         (other_partitions, f"{FILE} is not as the policy says", "partitions apply"),
-        (file(f"{PORT}/state", "1: DOWN"), "mlx4_0/1 has no link (DOWN", "its cable"),
+        (
+            file(f"{PORT}/state", "1: DOWN"),
+            "mlx4_0/1 has no link (DOWN",
+            "connect its cable; see ovirt-rdma-host check: IB-PORT-01",
+        ),
         (another_port, "is not an InfiniBand port of this host", "correct ports"),
         (file(SETTINGS, "guid 0x0"), "is not from ovirt-rdma", "move the file away"),
         (
@@ -343,3 +356,9 @@ def test_erasing_the_package_ends_it(site, monkeypatch):
     assert site.fabric.managers == {}
     assert (settings(site), site.fake.units[UNIT]) == (None, "disabled")
     assert not any("stay applied" in note.sentence for note in notes)
+
+
+def test_erasing_without_one_says_nothing_of_it(site):
+    notes = package_scripts.prepare_erase(site.root, site.fake.run)
+    assert "opensm" not in str(notes)
+    assert site.fabric.calls == []

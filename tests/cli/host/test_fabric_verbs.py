@@ -54,11 +54,24 @@ def test_the_policy_is_rendered_and_valid(host, files):
     assert [one["name"] for one in document["partitions"]] == ["Default", "storage"]
 
 
+def test_a_policy_without_partitions_is_not_rendered(host, files):
+    policy = files("p.yaml", "version: 1\n")
+    fabric(host, "render", "--policy", policy).refused(1, "no partitions", "fix: ")
+
+
 def test_all_mistakes_are_shown(host, files):
     file = files("p.conf", "Default=0x7fff,mtu=9 : ALL=full;\na=0 : A;")
     result = fabric(host, "validate", file)
     result.refused(3, f"{file}:1: ", f"{file}:2: ", "fix: correct the file")
     assert result.err.count(f"{file}:2: ") == 2
+
+
+def test_a_default_partition_that_keeps_ports_apart_is_a_warning(host, files):
+    file = files("p.conf", TEXT.replace("ALL=full", "ALL=limited"))
+    result = fabric(host, "validate", file)
+    assert result.code == 0
+    assert result.out.startswith(f"{file}: the default partition has no full member")
+    assert " (warning)\n" in result.out
 
 
 def test_files_that_cannot_be_read(host):

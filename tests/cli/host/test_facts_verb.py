@@ -7,14 +7,20 @@ from dataclasses import replace
 import pytest
 import yaml
 from support.command_line import FACTS
-from support.fakes.fake_hosts import connectx3_ib, connectx5_roce
-from support.host.facts_of_everything import EVERYTHING, PF
+from support.fakes.fake_hosts import connectx3_ib, connectx5_roce, soft_roce
+from support.host.facts_of_everything import EVERYTHING, HCA, PF
 from support.host.rule_cases import sound_server
 
 from ovirt_rdma.cli.host import facts as facts_verb
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.facts import model
-from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
+from ovirt_rdma.host.facts.devices import (
+    Adapter,
+    PciIdentity,
+    PKey,
+    RdmaDevice,
+    RdmaPort,
+)
 from ovirt_rdma.host.facts.model import NfsServer
 from ovirt_rdma.host.facts.uses import content_of
 
@@ -51,6 +57,29 @@ def test_a_host_with_hundreds_of_vfs_is_still_an_overview(shown):
     text = shown(replace(EVERYTHING, adapters=(PF, *vfs)))
     assert "3 of 8 (508 vfio-pci)\n" in text
     assert len(text.splitlines()) < 120
+
+
+def test_a_vf_without_its_physical_function_has_a_line(shown):
+    """Its physical function is on the hypervisor of this virtual machine."""
+    text = shown(model.Facts("vm", "6.1", 1.0, adapters=(EVERYTHING.adapters[1],)))
+    assert "0000:04:00.1  ConnectX-3 virtual function (15b3:1004 rev 00)" in text
+
+
+def test_a_long_p_key_table_is_cut(shown):
+    pkeys = tuple(PKey(n, f"0x{0x8001 + n:04x}") for n in range(128))
+    port = replace(HCA.ports[0], pkeys=pkeys)
+    text = shown(replace(EVERYTHING, rdma_devices=(replace(HCA, ports=(port,)),)))
+    assert "0x800b, 0x800c, and 116 more\n" in text
+
+
+def test_odd_text_in_a_facts_file_is_shown_as_it_is(shown):
+    port = RdmaPort(1, "", "", "InfiniBand", pkeys=(PKey(0, "many"),))
+    device = RdmaDevice("x", "CA", "", ports=(port,))
+    adapter = Adapter(PciIdentity("here", "", "", ""))
+    text = shown(
+        model.Facts("hv1", "6.1", 1.0, adapters=(adapter,), rdma_devices=(device,))
+    )
+    assert "x       1     many\n" in text
 
 
 @pytest.mark.parametrize(
@@ -93,6 +122,25 @@ def test_a_host_without_anything(host):
     assert "NFS mounts: none\n" in result.out
     assert "could not be read\n" in result.out
     assert host("facts", "-o", "json").document["rdma_devices"] == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (59.9, "0 min"),
+        (3600 * 2 + 61, "2 h 1 min"),
+        (86400, "1 day 0 h"),
+        (2 * 86400 + 3600, "2 days 1 h"),
+    ],
+)
+def test_uptime(call, tmp_path, seconds, shown):
+    facts = replace(soft_roce(tmp_path).reader().facts(), uptime_s=seconds)
+    path = tmp_path / "f.json"
+    path.write_text(model.to_json(facts))
+    lines = call("facts", "--facts", str(path)).out.splitlines()
+    assert [line.split(maxsplit=2)[2] for line in lines if line[:6] == "up for"] == [
+        shown
+    ]
 
 
 def test_bytes_that_are_no_utf8_and_terminal_controls_do_not_reach_the_terminal(

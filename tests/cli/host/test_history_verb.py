@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from support.host.sample_journal import (
     rolled_back_run,
 )
 
+from ovirt_rdma.host.changes import journal
 from ovirt_rdma.host.changes.journal import APPLY, Run
 from ovirt_rdma.host.paths import JOURNAL, under
 
@@ -115,3 +117,14 @@ def test_a_damaged_journal_is_a_sentence(written):
     path = under(written.root, JOURNAL)
     path.write_text(path.read_text().replace('"on"', '"of"'))
     written("history").refused(1, f"{path}: it is damaged", "fix: ")
+
+
+def test_not_root(written, monkeypatch):
+    def denied(path):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(journal, "read_own_file", denied)
+    path = under(written.root, JOURNAL)
+    written("history").refused(
+        1, f"{path} may be read by root only", "fix: run this command as root"
+    )

@@ -16,8 +16,9 @@ import pytest
 from support.command_line import COMMAND, NO_RDMA, RXE, run_process
 
 from ovirt_rdma.cli.host import facts
-from ovirt_rdma.cli.parser import time_span
+from ovirt_rdma.cli.parser import number, time_span
 from ovirt_rdma.host import __version__
+from tools.verbs import verbs
 
 pytestmark = pytest.mark.hypervisor
 
@@ -37,7 +38,10 @@ pytestmark = pytest.mark.hypervisor
         ("nfs mount", "there is no verb 'mount'; verbs: "),
         ("nfs check", "required: SERVER:/PATH"),
         ("nfs check nas", "export 'nas' is not SERVER:/PATH"),
+        ("nfs check :/e", "export ':/e' is not SERVER:/PATH"),
         ("nfs check nas:data", "no rule names an export that is written differently"),
+        ("nfs mount-options nas:e", "export 'nas:e' is not SERVER:/PATH"),
+        ("nfs mount-options fd00::1:/e", "export 'fd00::1:/e' is not SERVER:/PATH"),
         ("nfs mount-options fd00::1:/e", "fix: write [fd00::1]:/e; no rule names"),
         ("nfs check nas:/e --nfs-version 5", "'5' is none of 3, 4, 4.0, 4.1, 4.2"),
         ("nfs list --exit", "unknown arguments: --exit"),
@@ -78,17 +82,39 @@ def test_wrong_words(call, words, sentence):
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        *[("90", 90), ("90s", 90), ("2min", 120), ("1.5h", 5400), ("24h", 86400)],
-        *[(text, None) for text in ("", "-20", "+20", "20 s", "2M", "1e3", "0x10")],
-        *[(text, None) for text in ("2,5min", "\u0662\u0665", "nan", "inf", "24.1h")],
+        *[("90", 90), ("90s", 90), ("2min", 120), ("1.5h", 5400), ("0.1", 0.1)],
+        *[(text, None) for text in ("", " ", "min", "-5", "+5", "5 x", "20 s")],
+        *[(text, None) for text in ("1.5.5", "1M", "1e3", "0x10", "5,5", "2,5min")],
+        *[(text, None) for text in ("\u0662\u0665", "nan", "inf", "1h 30min")],
+        *[(text, None) for text in ("9" * 5000, "5" * 400 + "!")],
     ],
 )
 def test_time_spans(text, seconds):
-    read = time_span(10, 86400, int)
+    read = time_span(0, 10**9, float)
     try:
         assert read(text) == seconds
     except ArgumentTypeError:
         assert seconds is None
+
+
+def test_the_limits_of_a_time_span_are_those_of_the_option():
+    read = time_span(10, 86400, int)
+    assert [read(text) for text in ("10", "24h", "10.9s")] == [10, 86400, 10]
+    for text in ("9.9", "24.1h"):
+        with pytest.raises(ArgumentTypeError) as caught:
+            read(text)
+        said = f"{text!r} is not 10 to 86400 seconds, as 90 or 2min"
+        assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "101", "x", "-1", "+1", " 1", "1_0", "9" * 5000]
+)
+def test_what_is_no_number_in_its_range(text):
+    with pytest.raises(ArgumentTypeError) as caught:
+        number(1, 100)(text)
+    assert str(caught.value) == f"{text[:20]!r} is not a number from 1 to 100"
+    assert [number(1, 100)(text) for text in ("1", "100", "007")] == [1, 100, 7]
 
 
 @pytest.mark.parametrize(
@@ -130,11 +156,33 @@ def test_a_mistyped_word(call, words, fix):
     assert call(*words.split()).err.endswith(f"\nfix: {fix}\n")
 
 
+def test_a_mistyped_choice(call):
+    wrong = call("facts", "-o", "jsn")
+    assert wrong.err.startswith(
+        "ovirt-rdma-host: argument -o/--output: 'jsn' is none of table, json, yaml; "
+        "did you mean json?\n"
+    )
+
+
 @pytest.mark.parametrize("verb", ["", "check", "nfs", "nfs list"])
 def test_help_is_a_verb_too(call, verb):
     shown = call("help", *verb.split())
     assert (shown.code, shown.err) == (0, "")
     assert shown.out == call(*verb.split(), "--help").out
+
+
+def test_wrong_words_of_a_verb_point_to_its_help(call):
+    result = call("nfs", "list", "x")
+    assert result.err.endswith("fix: see ovirt-rdma-host nfs list --help\n")
+
+
+@pytest.mark.parametrize("verb", verbs("ovirt-rdma-host"))
+def test_help_of_each_verb_has_exit_codes_and_an_example(call, verb):
+    shown = call(*verb.split(), "--help")
+    assert (shown.code, shown.err) == (0, "")
+    assert "exit codes: 0 " in shown.out
+    assert f"examples:\n  ovirt-rdma-host {verb}" in shown.out
+    assert "--root" not in shown.out
 
 
 def test_help_and_version(call):

@@ -4,6 +4,9 @@ from __future__ import annotations
 import pytest
 from support.fakes.fake_hosts import soft_roce, without_rdma
 
+from ovirt_rdma.host.collect.storage import marks_to_json
+from ovirt_rdma.host.facts.model import DegradedMark
+from ovirt_rdma.host.paths import DEGRADED_JSON
 from ovirt_rdma.storage.readiness import READY
 
 
@@ -35,12 +38,37 @@ REMOUNT = (
 )
 
 
-@pytest.mark.parametrize(
-    ("listener", "before"), [(READY, ""), ("not ready", "once it is ready, ")]
+MARK = DegradedMark(
+    *("/mnt/data", "10.0.0.1:/data", "rule 1", "prefer-rdma", "tcp"),
+    reason="this host had no RDMA device",
+    since="2023-11-14T23:13:18Z",
+    mounted_s=3598.0,
 )
-def test_mounted_degraded(host, network, listener, before):
+
+
+@pytest.mark.parametrize(
+    ("listener", "verdict", "before"),
+    [
+        (READY, "10.0.0.1:/data is ready for RDMA.\n", ""),
+        (
+            "not ready",
+            "10.0.0.1:/data is not ready for RDMA: 10.0.0.1 refuses RDMA connections."
+            "\n",
+            "once it is ready, ",
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    ("marks", "why"),
+    [
+        ([], "for a reason that is not recorded"),
+        ([MARK], "because this host had no RDMA device"),
+    ],
+)
+def test_mounted_degraded(host, network, listener, verdict, before, marks, why):
     network.site.nfs_mount("10.0.0.1:/data", "/mnt/data", protocol="tcp")
     network.site.nfs_mount("10.0.0.1:/other", "/mnt/other", protocol="tcp", version="3")
+    network.site.write(DEGRADED_JSON, marks_to_json(marks))
     policy = host.root / "p.yaml"
     policy.write_text(RULE)
     network.rdma["10.0.0.1", 20049] = listener
@@ -50,14 +78,15 @@ def test_mounted_degraded(host, network, listener, before):
     first, *_ = result.out.splitlines()
     assert first.endswith("rule 1 says prefer-rdma: server is 10.0.0.1, any path")
     assert result.out.endswith(
-        "10.0.0.1:/data runs over tcp, but rule 1 says prefer-rdma; since 2023-11-14 "
-        "23:13:18 UTC, for a reason that is not recorded.\n"
-        f"fix: {before}{REMOUNT}\n"
+        f"{verdict}10.0.0.1:/data runs over tcp, but rule 1 says prefer-rdma; since "
+        f"2023-11-14 23:13:18 UTC, {why}.\nfix: {before}{REMOUNT}\n"
     )
     [mount] = host(*words, "-o", "json").document["degraded"]
     assert mount["since"] == "2023-11-14T23:13:18Z"
+    assert mount["reason"] == (marks[0].reason if marks else None)
     assert mount["fix"] == f"{before}{REMOUNT}"
     policy.write_text(RULE.replace("prefer-rdma", "tcp"))
+    assert host(*words).out.endswith(verdict)
     assert host(*words, "-o", "json").document["degraded"] == []
 
 

@@ -123,6 +123,11 @@ def test_what_could_not_be_read_is_a_note(mounted):
     assert result.err == "note: /proc/x cannot be read\n"
 
 
+@pytest.mark.parametrize("words", [["--facts", "x.json"], ["not an export"]])
+def test_refused_arguments(mounted, words):
+    assert mounted(GOOD)("nfs", "health", *words).code == 2
+
+
 def test_on_this_machine():
     """The real thing, in a process of its own: it ends, whatever is mounted here."""
     assert "mount" in run_on_terminal("nfs", "health", columns=120)

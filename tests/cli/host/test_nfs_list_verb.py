@@ -89,6 +89,13 @@ def test_document(call, policy):
     assert {signal["transport"] for signal in mount["signals"]} == {"rdma"}
 
 
+def test_document_says_since_when_and_why(call, policy):
+    words = ["nfs", "list", "--facts", NO_RDMA, "--policy", policy("prefer-rdma")]
+    [mount] = call(*words, "-o", "json").document["mounts"]
+    assert mount["since"] == "2023-11-14T23:13:18Z"
+    assert mount["reason"] == "this host has no RDMA device"
+
+
 def test_marks_that_cannot_be_read_are_no_secret(host, policy):
     root = soft_roce(host.root)
     root.nfs_mount("10.0.0.1:/a", "/mnt/a", protocol="tcp")

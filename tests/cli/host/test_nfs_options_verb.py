@@ -64,6 +64,29 @@ def test_rule_that_prefers_rdma(host, network):
     ] in lines
 
 
+@pytest.mark.parametrize(
+    ("version", "added"),
+    [("4.2", "max_connect=2,"), ("3", "nconnect=2,"), ("4.0", "nconnect=2,")],
+)
+def test_rule_with_paths(host, network, version, added):
+    network.rdma["10.0.0.1", 20049] = READY
+    path = policy_file(host.root, "prefer-rdma", paths=["10.0.0.1", "10.1.0.1"])
+    words = ["nfs", "mount-options", "10.0.0.1:/e", "--policy", path]
+    words += ["--nfs-version", version]
+    result = host(*words)
+    assert result.code == 0
+    lines = dict(line.split(None, 1) for line in result.out.splitlines())
+    assert f",{added}proto=rdma,port=20049,retry=0" in lines["options"]
+    assert "timeo=100,retrans=3," in lines["options"]
+    assert "connect" not in lines["fallback"]
+    assert lines["note"] == (
+        "timeo is at least 100 and retrans 3, because the rule has paths: I/O then "
+        "fails after 40 s or later, and not while a connection is moved"
+    )
+    notes = host(*words, "-o", "json").document["notes"]
+    assert notes == [lines["note"]]
+
+
 def test_refused(host, network):
     path = policy_file(host.root, "require-rdma")
     network.site = without_rdma(host.root / "other")
@@ -99,6 +122,22 @@ def test_degraded(host, network):
     assert result.document["fix"] == (
         "ovirt-rdma-host check says what its adapters lack"
     )
+
+
+def test_ipv6(host, network):
+    network.site.route("fd00::1", "eth0", "fd00::2")
+    network.rdma["fd00::1", 20049] = READY
+    path = policy_file(host.root, "require-rdma", server="fd00::/64")
+    words = ["nfs", "mount-options", "[fd00::1]:/e", "--policy", path]
+    assert "proto=rdma6,port=20049,retry=0" in host(*words).out
+
+
+def test_a_server_that_is_ready(host, network):
+    network.rdma["10.0.0.1", 20049] = READY
+    path = policy_file(host.root, "require-rdma")
+    result = host("nfs", "mount-options", "10.0.0.1:/e", "--policy", path)
+    assert "proto=rdma,port=20049,retry=0" in result.out
+    assert "unknown" not in result.out
 
 
 def test_a_tcp_rule_asks_for_no_rdma(host, network):

@@ -6,8 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.command_line import run_on_terminal
 from support.fakes.fake_mounts import FakeMounts
-from support.storage.sample_paths import FIRST, GONE, HALF, SECOND, WHOLE, keep
+from support.storage.sample_paths import FIRST, GONE, HALF, LEFT, SECOND, WHOLE, keep
 
 from ovirt_rdma.cli.host import nfs
 from ovirt_rdma.host.paths import PATHS_JSON, POLICY_JSON, under
@@ -75,6 +76,16 @@ def test_what_is_not_well_is_said(host, server, said):
     result = host("nfs", "paths", "--allow-none")
     assert (result.code, said in result.out) == (3, True), result.out
     assert "all connections" not in result.out
+
+
+def test_the_longest_names_have_room_on_80_columns(host):
+    name, netdev = "storage-server-01.example.com", "enp129s0f0np0v1"
+    path = replace(GONE, address="192.168.100.101", netdev=netdev, state=UNPROVEN)
+    keep(host.root, WHOLE, replace(HALF, exports=(f"{name}:/a",), paths=(LEFT, path)))
+    shown = run_on_terminal("nfs", "paths", "--root", str(host.root), NO_COLOR="1")
+    assert max(map(len, shown.splitlines())) <= 80
+    assert f"{name}:\n" in shown
+    assert f"192.168.100.101  {netdev}  unproven" in shown
 
 
 def test_one_export(host):

@@ -181,3 +181,23 @@ def test_a_folder_that_is_not_there(sampled):
     on_host("plan", "--out", str(on_host.root / "no" / "plan.json")).refused(
         1, "the plan cannot be saved: No such file or directory", "fix: "
     )
+
+
+def test_next_for_a_policy_that_is_not_loaded(sampled):
+    on_host = sampled(*sample_rules.ALL)
+    file = on_host.root / "p.yaml"
+    file.write_text("version: 1\n")
+    shown = on_host("plan", "--policy", str(file)).out
+    assert shown.endswith(f"\nnext: ovirt-rdma-host policy load {file}\n")
+
+
+def test_a_facts_file(sampled, facts_file):
+    result = sampled(*sample_rules.ALL)("plan", "--facts", facts_file)
+    assert "3 steps on hv7: " in result.out
+
+
+def test_a_host_without_anything(host):
+    result = host("plan", "--exit-code")
+    assert result.code == 0
+    assert "note: /sys/class/net cannot be read: No such file" in result.err
+    assert "Nothing to change on " in result.out

@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 import pytest
+import yaml
 from support.command_line import run
 from support.fakes.fake_hosts import soft_roce
 
@@ -159,6 +160,15 @@ def test_a_broken_drop_in_leaves_the_policy_in_force(host, written):
     assert (host.root / "var/lib/ovirt-rdma/policy.json").read_bytes() == stored
 
 
+def test_load_as_a_document(host, written):
+    path = written(ONE)
+    document = host("policy", "load", "-o", "json").document
+    assert (document["kind"], document["file"]) == ("policy-load", path)
+    assert (document["changed"], document["rules"]) == (True, 1)
+    assert not host("policy", "load", "-o", "json").document["changed"]
+    assert document["file_digest"] == document["digest"]
+
+
 def test_a_load_shows_the_digest_of_the_file_alone(host, written):
     """Hosts that got the same file have it in common, drop-ins are their own."""
     written(ONE)
@@ -180,6 +190,23 @@ def test_a_load_that_fails_leaves_the_policy_in_force(host, written):
     assert (host.root / "var/lib/ovirt-rdma/policy.json").read_bytes() == stored
 
 
+def test_a_policy_of_another_version_in_force(host, written):
+    later = '{"schema_version": 2, "kind": "stored-policy"}'
+    path = written(later, "var/lib/ovirt-rdma/policy.json")
+    host("policy", "show").refused(
+        1, path, "written by a newer version", "ovirt-rdma-host policy load"
+    )
+
+
+def test_documents_of_show(host, written):
+    path = written(RULES)
+    rules = host("policy", "show", "--policy", path, "-o", "json").document
+    assert (rules["schema_version"], rules["kind"]) == (1, "policy")
+    assert [rule["name"] for rule in rules["nfs"]["rules"]] == ["iso", "rule 2"]
+    words = ("policy", "show", "--policy", path, "-o", "yaml")
+    assert yaml.safe_load(host(*words).out)["nfs"] == rules["nfs"]
+
+
 def test_how_much_a_policy_says(host, written):
     guid = "0002c90300fb1231"
     srp = f"{{name: a, id_ext: {guid}, ioc_guid: {guid}, dest: 10.0.0.1:5555}}"
@@ -190,6 +217,19 @@ def test_how_much_a_policy_says(host, written):
         "1 SRP target"
     )
     assert host("policy", "check").out == f"{path} is valid: {counts}.\n"
+
+
+def test_how_much_a_host_part_says(host, written):
+    path = written(ONE + HOST)
+    counts = "1 NFS rule, 2 interfaces, 1 module, 2 module options"
+    assert host("policy", "check").out == f"{path} is valid: {counts}.\n"
+    assert host("policy", "load").out.startswith(f"{path} is loaded: {counts}, sha256:")
+    written(ONE + "host: {interfaces: [{match: {port: 1}}]}\n")
+    loaded = host("policy", "load").out.splitlines()
+    assert loaded[-1].startswith(f"{path} is loaded: 1 NFS rule, 1 interface, sha256:")
+    written(ONE + HOST)
+    document = host("policy", "load", "-o", "json").document
+    assert (document["changed"], document["rules"]) == (True, 1)
 
 
 def test_the_host_part_is_shown_below_the_rules(host, written):
@@ -215,6 +255,43 @@ def test_the_host_part_is_shown_below_the_rules(host, written):
     }
     assert [rule["mtu"] for rule in part["interfaces"]] == [None, 9000]
     assert part["interfaces"][0]["pkey_children"] == ["0x8001", "0x8002"]
+
+
+def test_partitions_that_are_followed_are_shown(host, written):
+    rule = "{match: {port: 1}, partitions: follow}"
+    written(f"version: 1\nhost: {{partitions_interval: 10, interfaces: [{rule}]}}\n")
+    host("policy", "load")
+    shown = host("policy", "show").out.splitlines()
+    assert shown[1:] == [
+        "host.interfaces: port 1, partitions follow",
+        "host.partitions_interval: 10",
+    ]
+
+
+def test_mistakes_of_the_host_part_are_named(host, written):
+    path = written("version: 1\nhost: {interfaces: [{match: {name: ib0}}]}\n")
+    result = host("policy", "check")
+    assert result.code == 3
+    assert result.out.startswith(f"{path}:2: host.interfaces[1].match.name: ")
+    document = host("policy", "check", "-o", "json").document
+    assert [error["id"] for error in document["errors"]] == ["match-by-name"]
+
+
+def test_the_partitions_are_shown_below_all_else(host, written):
+    path = written(
+        "version: 1\nfabric:\n  hosts: {hv1: [0002:c903:00fb:1231]}\n  partitions:\n"
+        "    v100: {vlan: 100, members: [hv1=limited], mtu: 4096}\n"
+    )
+    assert host("policy", "check").out.endswith("0 NFS rules, 1 partition.\n")
+    shown = host("policy", "show", "--policy", path).out.splitlines()
+    assert shown[-2:] == [
+        "fabric.hosts: name hv1, guids 0002:c903:00fb:1231",
+        "fabric.partitions: name v100, pkey 0x8064, members hv1=limited, ipoib True, "
+        "mtu 4096, vlan 100",
+    ]
+    document = host("policy", "show", "--policy", path, "-o", "json").document
+    (partition,) = document["fabric"]["partitions"]
+    assert partition["members"] == ["hv1=limited"]
 
 
 @pytest.mark.parametrize("text", [None, "", "version: 1\n"])
@@ -414,12 +491,34 @@ def test_a_mounted_export_loses_its_rule_only_if_somebody_says_yes(mounted):
     assert mounted.stored() != before
 
 
-def test_so_it_is_with_another_rule(mounted):
+@pytest.mark.parametrize(
+    ("policy", "shown"),
+    [
+        (
+            MOUNTED.replace("require-rdma", "prefer-rdma"),
+            "-> prefer-rdma by rule 'storage'",
+        ),
+        (
+            MOUNTED.replace("require-rdma", "prefer-rdma, port: 20050"),
+            "-> prefer-rdma by rule 'storage', port 20050",
+        ),
+        (
+            MOUNTED.replace("require-rdma", "require-rdma, port: 20050"),
+            ", port 20049 -> require-rdma by rule 'storage', port 20050",
+        ),
+        (
+            MOUNTED.replace(
+                "- {name: s", "- {server: 10.0.0.0/24, transport: tcp}\n    - {name: s"
+            ),
+            "-> tcp by rule 1",
+        ),
+    ],
+)
+def test_so_it_is_with_another_rule(mounted, policy, shown):
     before = mounted.stored()
-    refused = mounted(
-        policy=MOUNTED.replace("require-rdma", "prefer-rdma, port: 20050")
-    )
-    refused.refused(4, "-> prefer-rdma by rule 'storage', port 20050")
+    result = mounted(policy=policy)
+    assert result.code == 4
+    assert shown in result.err
     assert mounted.stored() == before
 
 
@@ -449,6 +548,13 @@ def test_nobody_is_asked_about_what_changes_no_mount(mounted, policy):
 def test_mounts_that_are_unknown_are_not_taken_for_none(mounted, tmp_path):
     (tmp_path / "proc/self/mountinfo").unlink()
     mounted(policy=WITHOUT).refused(4, "not all mounts are known: ")
+
+
+def test_a_mistake_has_one_exit_code(host, written):
+    written("version: 1\ncolour: 1\n")
+    for words in (("policy", "check"), ("policy", "load"), ("check", "--policy", "")):
+        file = str(host.root / "etc/ovirt-rdma/policy.yaml")
+        assert host(*words[:-1], words[-1] or file).code == 3
 
 
 def test_init_is_valid_and_changes_nothing(host, tmp_path):

@@ -8,6 +8,7 @@ import errno
 import pytest
 from support.host.changes_wanted import MODES, POLICY, modes
 
+from ovirt_rdma.host.changes import journal
 from ovirt_rdma.host.changes.boot import boot_settings
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.paths import JOURNAL, under
@@ -121,6 +122,15 @@ def test_what_cannot_be_set_back_stays_held(applied):
     assert modes(applied) == DATAGRAM
 
 
+def test_a_module_stays_loaded_and_that_is_said(ready):
+    ready.follow("version: 1\nhost: {modules: [rdma_rxe]}\n")
+    ready.fake.modules(loaded=("ib_ipoib",), available=("rdma_rxe",))
+    assert ready("apply").code == 0
+    result = ready("revert")
+    assert result.code == 0
+    assert "a module stays loaded" in result.out
+
+
 @pytest.fixture
 def with_profiles(changeable):
     """A host with two profiles that apply created."""
@@ -154,6 +164,18 @@ def test_a_profile_with_the_engines_network_in_it_is_not_deleted(with_profiles):
     assert with_profiles.fake.profile("ib0") is None
 
 
+def test_a_profile_stays_held_while_network_manager_does_not_run(with_profiles):
+    with_profiles.fake.network_manager(running=False)
+    result = with_profiles("revert")
+    assert result.code == 1
+    assert "NetworkManager" in result.out
+    assert "2 could not be reverted, and are still applied" in result.out
+    with_profiles.fake.network_manager()
+    assert with_profiles("revert").code == 0
+    assert with_profiles.fake.profile("ib0") is None
+    assert "changes   nothing to revert\n" in with_profiles("status").out
+
+
 def test_status_of_what_is_held(applied):
     result = applied("status")
     assert (result.code, result.err) == (0, "")
@@ -175,6 +197,17 @@ def test_status_with_a_damaged_journal(applied):
     document = applied("status", "-o", "json").document
     assert document["changes"] is None
     assert "it is not JSON" in document["problems"][0]
+
+
+def test_status_of_others_than_root(applied, monkeypatch):
+    def denied(path):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(journal, "read_own_file", denied)
+    result = applied("status")
+    assert result.code == 0
+    path = under(applied.root, JOURNAL)
+    assert f"{path} may be read by root only" in " ".join(result.out.split())
 
 
 @pytest.fixture

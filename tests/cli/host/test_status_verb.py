@@ -124,3 +124,10 @@ def test_marks_that_cannot_be_read_are_said(degraded):
     assert result.err.startswith("note: ")
     assert DEGRADED_JSON in result.err
     assert degraded("status", "-o", "json").document["problems"]
+
+
+def test_no_mount_is_degraded_where_there_is_none(host):
+    root = soft_roce(host.root)
+    root.nfs_mount("10.0.0.1:/b", "/mnt/b", protocol="rdma")
+    root.write(DEGRADED_JSON, b"{")
+    assert "degraded  none" in host("status").out

@@ -15,6 +15,8 @@ from ovirt_rdma.host.paths import (
     DAEMON_JSON,
     ENABLED,
     LAUNCHER,
+    POLICY_COPY,
+    POLICY_JSON,
     STARTED,
     STOCK_VDSMD,
     under,
@@ -135,6 +137,16 @@ def test_a_daemon_whose_state_cannot_be_read_is_unknown(host):
     assert found["daemon"]["version"] is found["daemon"]["restart_needed"] is None
     shown = host("status")
     assert "daemon.json" in shown.out + shown.err
+
+
+def test_the_policy(host):
+    write(host, "/p.yaml", "version: 1\n")
+    host("policy", "load", str(host.root / "p.yaml"))
+    digest = document(host)["policy"]
+    assert digest == host("status", "-o", "json").document["policy"]["digest"]
+    for path in (POLICY_JSON, POLICY_COPY):
+        under(host.root, path).write_text("{")
+    assert document(host)["policy"] is None
 
 
 def test_the_package_is_read_from_its_files(host, vdsmd, monkeypatch):

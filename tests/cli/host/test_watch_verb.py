@@ -120,6 +120,14 @@ def test_ctrl_c_is_the_way_to_end_it(watched):
     assert (result.code, result.out, result.err) == (0, "", "")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["--interval", "0"], ["--interval", "x"], ["--count", "0"], ["--facts", "f.json"]],
+)
+def test_refused_arguments(watched, words):
+    watched(*words).refused(2)
+
+
 def test_it_ends_when_nobody_reads_any_more():
     """``watch -o json | head -1``, with the real statistics of this machine."""
     words = [*COMMAND, "watch", "-o", "json", "--interval", "0.1"]

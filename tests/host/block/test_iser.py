@@ -108,6 +108,12 @@ def test_a_record_that_ours_would_replace_is_refused_and_stays(fake, interface):
     assert fake.records == old
 
 
+def test_an_interface_record_is_made_for_rdma(fake):
+    log_in(fake, target(interface="rdma0"))
+    assert fake.interfaces["rdma0"] == "iser"
+    assert sessions(fake)[0].interface == "rdma0"
+
+
 def test_an_interface_record_of_another_transport_is_refused(fake):
     fake.interfaces["rdma0"] = "tcp"
     (outcome,) = log_in(fake, target(interface="rdma0"))

@@ -134,6 +134,16 @@ def test_a_part_of_it_is_never_taken_for_the_whole(journal):
             journal.ledger()
 
 
+@given(st.binary(max_size=200))
+def test_garbage_gives_a_sentence(tmp_path_factory, data):
+    journal = Journal(tmp_path_factory.mktemp("garbage"))
+    journal.path.parent.mkdir(parents=True)
+    journal.path.write_bytes(data)
+    with pytest.raises(JournalProblem) as caught:
+        journal.ledger()
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("known", [LEDGER, None])
 @pytest.mark.parametrize("synced", [0, 1])
 def test_what_cannot_be_written_leaves_the_journal_as_it_was(
@@ -214,8 +224,11 @@ def test_who_may_not_read_it_is_told_so(journal, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(os, "open", denied)
-    with problem("not-root", journal.path, "as root"):
+    sentence = f"{journal.path} may be read by root only"
+    with problem("not-root") as caught:
         journal.ledger()
+    fix = "run this command as root"
+    assert (str(caught.value), caught.value.fix) == (sentence, fix)
 
 
 def test_the_ledger_says_what_is_applied_and_what_is_open():

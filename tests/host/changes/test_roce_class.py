@@ -305,7 +305,9 @@ def test_the_kernel_that_refuses_the_type_of_service(tmp_path):
     assert result.outcome == ROLLED_BACK
     assert f"{file}: the kernel does not accept 106" in result.sentence
     tos = Change(ROCE_TOS, "eth0", "0", "106")
-    with problem("sysfs-write-failed", f"{file}: the kernel does not ") as caught:
+    with problem(
+        "sysfs-write-failed", f"{file}: the kernel does not accept 106"
+    ) as caught:
         kind_of(tos).put(host.effects(), "106")
     fix = "run this as root, on the host itself and not in a container"
     assert caught.value.fix == fix

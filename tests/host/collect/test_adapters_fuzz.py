@@ -17,6 +17,7 @@ from support.fakes.fake_root import FakeRoot, Pci
 from support.mutation import mutated
 
 from ovirt_rdma.host.collect.netdev_users import (
+    NetdevPaths,
     parse_connections,
     plain_address,
     read_netdev_uses,
@@ -24,6 +25,7 @@ from ovirt_rdma.host.collect.netdev_users import (
 )
 from ovirt_rdma.host.collect.rdma import (
     parse_port_mtus,
+    rates_mbps,
     read_adapters,
     read_rdma_devices,
 )
@@ -97,6 +99,16 @@ def test_an_odd_connection_hides_no_other_one(data):
         ipaddress.ip_address(connection.remote)
 
 
+@given(
+    mutated(["40 Gb/sec (4X QDR)", "2.5 Gb/sec (1X SDR)"], PIECES),
+    st.sampled_from(["InfiniBand", "Ethernet", "unknown"]),
+)
+def test_a_payload_rate_is_of_a_rate(text, link_layer):
+    rate, payload = rates_mbps(text, link_layer)
+    assert payload is None or rate is not None
+    assert payload is None or payload >= 0
+
+
 SYS_TEXT = st.sampled_from(
     ["", "0x1", "0x", "-1", "0x8001", "0x00010000", "RoCE v2", "\n", "\0", "\udcff",
      "٣", "9" * 400, "0x020700", "0x15b3", "auto (eth)", "ib", "100 Gb/sec (4X EDR)",
@@ -167,3 +179,14 @@ def test_odd_text_makes_facts_that_can_be_read_back(host, changes, devinfo):
     assert {use.netdev for use in uses} <= {"ib0", None}
     if not changes:
         assert NetdevUse("ib0", "migration", "a VM, with 10.0.0.6") in uses
+
+
+@given(
+    st.lists(st.text("0123456789abcdef.:%/ib", max_size=12), max_size=4),
+    st.text("0123456789abcdef.:%/ib", max_size=12),
+)
+def test_odd_addresses_lead_nowhere(host, addresses, asked):
+    netdev = host.reader().netdevs()[0]
+    known = type(netdev)(netdev.name, 1, 1, "", "up", addresses=tuple(addresses))
+    paths = NetdevPaths(Facts("hv1", "6.1", 1.0, netdevs=(known,)))
+    assert set(paths.carrying(asked)) | set(paths.towards(asked) or ()) <= {known.name}

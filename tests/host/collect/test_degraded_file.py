@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import contextlib
 import json
 import stat
 from pathlib import Path
@@ -41,14 +42,36 @@ def changed(**keys):
 @pytest.mark.parametrize(
     "data, words",
     [
+        (b"", "it is not JSON: column 1"),
+        (b"\xff", "not UTF-8"),
         (b"[" * 100_000, "nested too deeply"),
         (b"{}", "kind is missing, not 'degraded-mounts'"),
+        (b"[]", "it is an array, not an object"),
+        (
+            marks_to_json([]).replace(b": 1", b": 2"),
+            r"a newer version of ovirt-rdma \(schema version 2; ",
+        ),
+        (marks_to_json([]).replace(b"[]", b"{}"), "mounts is an object, not an array"),
         (changed(colour=1), "colour is not a key of a mark"),
+        (
+            marks_to_json([MARK]).replace(b'"export"', b'"what"'),
+            "what is not a key of a mark",
+        ),
+        (changed(reason=None), "reason is null, not a string"),
+        (changed(mounted_s="1"), "mounted_s is a string, not a number"),
+        (changed(mounted_s=True), "mounted_s is true or false, not a number"),
+        (changed(mounted_s=float("nan")), "it is not JSON: it has NaN"),
         (changed(mounted_s=10**400), "it has a number with too many digits"),
     ],
 )
 def test_what_is_no_such_file(data, words):
     with pytest.raises(ValueError, match=words):
+        marks_from_json(data)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes(data):
+    with contextlib.suppress(ValueError):
         marks_from_json(data)
 
 

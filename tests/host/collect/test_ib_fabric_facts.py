@@ -72,3 +72,17 @@ def test_children_a_bond_and_a_port_without_cable_are_told_apart():
     ):
         assert one in passed
     assert "IB-PORT-01/mlx4_1/2" in judged(RICH, Policy(), "SKIP")
+
+
+def test_what_ip_link_made_is_left_to_ip_link():
+    doing, refused = planned(RICH, "transport_mode: datagram")
+    assert doing == ["IPOIB-MODE-01/ib1"]
+    assert list(refused) == ["IPOIB-MODE-01/storage"]
+    doing, refused = planned(RICH, "transport_mode: auto")
+    assert (doing, refused) == (["IPOIB-MODE-01/ib1"], {})
+
+
+def test_a_bonds_members_keep_the_bonds_mtu():
+    doing, refused = planned(RICH, "mtu: auto")
+    # Never up, so the kernel has not clamped it yet.
+    assert (doing, refused) == (["IPOIB-MTU-01/ib0.8007"], {})

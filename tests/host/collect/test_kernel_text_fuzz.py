@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
+import posixpath
 
 import pytest
 from hypothesis import given
@@ -16,11 +17,14 @@ from hypothesis import strategies as st
 from support.fakes.fake_hosts import soft_roce
 from support.mutation import mutated
 
+from ovirt_rdma.host.collect import tools
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.storage import (
     nfs_mounts,
+    normalised_source,
     parse_mountinfo,
     parse_mountstats,
+    unescape,
 )
 from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.model import Facts
@@ -79,6 +83,21 @@ def test_odd_mount_tables_hide_nothing_else(mountinfo, mountstats):
     assert len({mount.mountpoint for mount in found}) == len(found)
 
 
+@given(mutated(joined(MOUNTINFO), WORDS))
+def test_each_line_is_an_entry_or_a_sentence(data):
+    _, problems = parse_mountinfo(data)
+    lines = [line for line in data.split(b"\n") if line]
+    entries = [entry for line in lines for entry in parse_mountinfo(line)[0].values()]
+    assert len(entries) + len(problems) == len(lines)
+    assert all("is not a mount entry" in sentence for sentence in problems)
+
+
+@given(mutated(joined(MOUNTSTATS), WORDS))
+def test_sections_are_of_mount_points_in_the_text(data):
+    for place in parse_mountstats(data):
+        assert place in unescape(data)
+
+
 ESCAPED = b" \t\n\\"  # mangle() of fs/proc_namespace.c; newer kernels a # too
 NAMES = st.binary(min_size=1, max_size=20).map(lambda name: name.replace(b"\0", b"/"))
 
@@ -104,6 +123,16 @@ def test_escapes_of_the_kernel_come_back_exactly(path, source, characters):
     assert not problems
     stats = b"device %s mounted on %s with fstype nfs\n\tage:\t4\n" % (device, shown)
     assert list(parse_mountstats(stats)) == [entry.mountpoint]
+
+
+@given(
+    st.sampled_from(["10.0.0.1", "nas", "[fd00::1]"]),
+    st.text("/.ab", min_size=1, max_size=12),
+)
+def test_a_source_is_normalised_once_and_as_a_path_is(server, path):
+    once = normalised_source(f"{server}:/{path}")
+    assert normalised_source(once) == once
+    assert once == f"{server}:{posixpath.normpath('/' + path.lstrip('/'))}"
 
 
 # ip and rdma
@@ -157,6 +186,13 @@ def host(tmp_path_factory):
     return soft_roce(tmp_path_factory.mktemp("host"))
 
 
+def rows_of(text):
+    try:
+        return tools.rows(text)
+    except ValueError:
+        return []
+
+
 @given(answers(ROUTES), answers(LINKS), answers(CM_IDS))
 def test_odd_answers_of_tools_make_facts_that_can_be_read_back(
     host, route, addr, cm_id
@@ -178,6 +214,14 @@ def test_odd_answers_of_tools_make_facts_that_can_be_read_back(
     assert model.from_json_dict(json.loads(text), "here") == facts
     if found is None:
         assert problems
+
+
+@given(answers(CM_IDS))
+def test_an_ipv6_end_always_has_its_brackets(text):
+    for cm_id in tools.cm_ids(rows_of(text)):
+        for end in filter(None, (cm_id.source, cm_id.destination)):
+            address, _, _ = end.rpartition(":")
+            assert ":" not in address or address.startswith("[")
 
 
 # /sys

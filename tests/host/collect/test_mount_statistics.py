@@ -103,6 +103,7 @@ def test_each_column_of_rdma_has_its_name():
             | {"sending_u": 6, "pending_u": 7},
         ),
         (b"quic 1 2", {"sends": None}),
+        (b"udp 878 1 30 29 4 6 5 2 7 8", {"sends": None}),
     ],
 )
 def test_columns_of_other_protocols(line, wanted):
@@ -148,6 +149,7 @@ def test_a_line_of_another_form_is_named_and_the_rest_used(line):
     "line, odd, found",
     [
         (b"\t READ: 8 9 1 1600 8389512 3 61 63 2 5", True, (8, 2)),
+        (b"\t READ: 8 9 1 1600 8389512 3 61 63", True, None),
         (b"\t READ: 8 9 1 1600", True, None),
         (b"\t READ: 8 9 1 1600 x 3 61 63 2", True, None),
         (b"\t READ 8 9 1 1600 1 3 61 63 2", True, None),
@@ -174,6 +176,11 @@ def test_operations_of_other_kernels(line, odd, found):
 def test_pnfs_layouts(shown, layout):
     mount, problems = parsed(SECTION.replace(b"sessions", shown))
     assert (mount.layout, problems) == (layout, [])
+
+
+def test_each_connection_is_a_transport():
+    two = SECTION.replace(LINES[9], LINES[9] + b"\n" + LINES[9])
+    assert len(parsed(two)[0].transports) == 2
 
 
 def test_of_stacked_mounts_the_last_counts_and_a_covered_one_not_at_all():
@@ -213,3 +220,8 @@ def test_odd_text_raises_nothing_and_hides_no_other_mount(data):
         for transport in mount.transports:
             names = [*transport.counters]
             assert names == list(COLUMNS.get(transport.protocol, ())[: len(names)])
+
+
+@given(st.binary())
+def test_any_bytes(data):
+    parse_mount_statistics(HEADER + b"\n" + data)

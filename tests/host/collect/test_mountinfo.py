@@ -6,12 +6,16 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.fakes.fake_mounts import escaped
 
 from ovirt_rdma.host.collect.storage import (
     MountEntry,
     nfs_mounts,
     normalised_source,
     parse_mountinfo,
+    parse_mountstats,
 )
 
 NFS = (
@@ -82,6 +86,34 @@ def test_an_odd_line_is_named_and_hides_no_other(line):
     assert problems == ["/proc/self/mountinfo line 2 is not a mount entry: skipped"]
 
 
+@settings(deadline=None)
+@given(st.binary(max_size=300), st.binary(max_size=300))
+def test_a_valid_line_survives_any_bytes_around_it(before, after):
+    entries, _ = parse_mountinfo(before + b"\n" + NFS + b"\n" + after)
+    assert NFS_ENTRY in entries.values()
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([*NFS.split(b" "), b"-", b"", b"\\", b"\\040"])))
+def test_no_order_of_fields_raises(fields):
+    parse_mountinfo(b" ".join(fields))
+
+
+NAMES = st.text(
+    st.characters(blacklist_characters="\x00", blacklist_categories=("Cs",)),
+    min_size=1,
+)
+
+
+@settings(deadline=None)
+@given(NAMES, NAMES)
+def test_every_path_and_source_comes_back_as_it_was(path, source):
+    line = f"36 25 0:30 / {escaped('/' + path)} rw - nfs {escaped(source)} rw"
+    entry, problems = only(line.encode())
+    assert (entry.mountpoint, entry.source) == ("/" + path, source)
+    assert not problems
+
+
 @pytest.mark.parametrize(("fstype", "source"), [("nfs", "s:/new"), ("tmpfs", "tmpfs")])
 def test_of_stacked_mounts_the_last_is_seen(fstype, source):
     line = "36 25 0:30 / {} rw - {} {} rw\n"
@@ -138,9 +170,12 @@ def found(*lines, device=DEVICE, place=b"/mnt/a"):
         ([b"\txprt:\ttcp 878 1 1 0 11 30 30 0 30 0 2 0 0"], ("tcp",)),
         ([b"\txprt:\trdma 0 -1 x"], ("rdma",)),
         ([b"\txprt:\tvsock"], ("vsock",)),
+        ([b"\txprt:\tquic 1"], ("quic",)),
         ([b"\txprt:", XPRT], ("rdma",)),
         ([XPRT, XPRT, XPRT], ("rdma",) * 3),
         # Another mount's, and one that covers it.
+        ([XPRT, b"", b"device proc mounted on /proc with fstype proc"], ("rdma",)),
+        ([XPRT, b"no device mounted on /sys with fstype sysfs", XPRT], ("rdma",)),
         ([XPRT, b"device x mounted somewhere else", XPRT], ("rdma",)),
         ([XPRT, b"device tmpfs mounted on /mnt/a with fstype tmpfs"], ()),
         ([XPRT.replace(b"rdma", b"tcp"), DEVICE, XPRT], ("rdma",)),
@@ -163,9 +198,37 @@ def test_a_mount_point_or_source_with_odd_bytes():
         (b"\tage:\t59", 59),
         (b"\tage:\t-1", None),
         (b"\tage:", None),
+        (b"\tage:\t\xb2", None),
         (b"\tage:\t" + b"9" * 5000, None),
+        (b"\topts:\trw", None),
     ],
 )
 def test_age(line, age_s):
     assert found(line, XPRT)[1] == age_s
     assert found(line, DEVICE, XPRT)[1] is None
+
+
+def test_the_age_of_a_stacked_mount_is_that_of_the_last():
+    assert found(b"\tage:\t59", DEVICE, b"\tage:\t7")[1] == 7
+
+
+def test_a_mount_below_others():
+    others = b"device proc mounted on /proc with fstype proc\n"
+    others += b"no device mounted on /sys with fstype sysfs\n"
+    assert found(XPRT, device=others + DEVICE)[0] == ("rdma",)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=300), st.binary(max_size=300))
+def test_a_valid_section_survives_any_bytes_around_it(before, after):
+    problems = []
+    stats = b"\n".join([before, DEVICE, XPRT, after])
+    (mount,) = nfs_mounts(NFS + b"\n", stats, problems)
+    # The text after it can be more lines of the same section.
+    assert (mount.protocols[0], problems) == ("rdma", [])
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([*DEVICE.split(), *XPRT.split(), b"\n", b"no"])))
+def test_no_order_of_words_raises(words):
+    parse_mountstats(b" ".join(words))

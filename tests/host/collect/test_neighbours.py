@@ -125,17 +125,34 @@ def test_capabilities_say_what_it_is(enabled, kind):
     assert lldp_neighbour(lldp_text(enabled=enabled), "eth0").kind == kind
 
 
+def test_a_host_whose_lldpad_says_only_what_it_must_is_of_no_kind():
+    text = (
+        "Chassis ID TLV\n\tMAC: aa\nPort ID TLV\n\tMAC: aa\nTime to Live TLV\n\t120\n"
+    )
+    assert lldp_neighbour(text, "eth0") == Neighbour(
+        None, "aa", None, "aa", None, "eth0"
+    )
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "",
         "Agent instance for device not found\n",
         "Chassis ID TLV\n",
+        "Chassis ID TLV\n\tPort ID TLV\n\tTime to Live TLV\n\t120\n",
         "Chassis ID TLV\n\tBad Chassis ID: 09\nSystem Name TLV\n\t \n",
+        "corrupted TLV ilen=3, tlv_len=4\n",
     ],
 )
 def test_no_neighbour_is_unknown(text):
     assert lldp_neighbour(text, "eth0") is None
+
+
+def test_a_name_without_an_id_is_enough():
+    text = "Chassis ID TLV\n\tBad Chassis ID: 09\nSystem Name TLV\n\tleaf1\n"
+    found = lldp_neighbour(text, "eth0")
+    assert (found.name, found.id, found.port) == ("leaf1", None, None)
 
 
 def test_the_first_of_two_equal_headings_counts():
@@ -223,6 +240,18 @@ def test_a_port_whose_name_is_not_answered_has_its_guid(tmp_path):
     assert read(host)["mlx4_0/1"] == (replace(LEAF, name=None),)
 
 
+def test_without_the_tools_it_is_unknown(tmp_path):
+    host = connectx3_ib(tmp_path / "ib")
+    host.mad_device("mlx4_0", 1)
+    assert read(host)["mlx4_0/1"] == ()
+    host = connectx5_roce(tmp_path / "roce")
+    host.lldp("ens1f0np0", "")
+    host.runner.answers = {
+        argv: one for argv, one in host.runner.answers.items() if argv[0] != "lldptool"
+    }
+    assert read(host)["mlx5_bond_0/1"] == ()
+
+
 def test_virtual_functions_ask_nothing(tmp_path):
     host = virtual_functions(tmp_path)
     for device in ("mlx5_0", "mlx5_1"):
@@ -251,6 +280,8 @@ def test_a_roce_bond_has_two_cables(tmp_path):
 
 def test_soft_roce_on_a_vlan_has_the_cable_of_the_nic_below(tmp_path):
     host = soft_roce(tmp_path)
+    host.lldp("eth0", lldp_text())
+    assert read(host) == {"rxe0/1": (TOR,)}
     host.netdev("eth0.5", kind="vlan", lowers=("eth0",))
     host.write("/sys/class/infiniband/rxe0/parent", "eth0.5")
     host.lldp("eth0", lldp_text())

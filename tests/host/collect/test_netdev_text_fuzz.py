@@ -24,6 +24,7 @@ from ovirt_rdma.host.collect.netdevs import (
 )
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts import model
+from ovirt_rdma.host.facts.devices import TSO_FEATURES, Offload
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -34,6 +35,9 @@ FEATURES = [
     "\ttx-scatter-gather: on [fixed]\n\ttx-tcp-segmentation: off [fixed]\n"
     "generic-receive-offload: on\n\nFeatures for bond0:\nrx-checksumming: off [fixed]\n"
 ]
+PAUSE = ["Pause parameters for ens1:\nAutonegotiate:\toff\nRX:\t\ton\nTX:\t\toff\n\n"]
+PFC = ['{"pfc_cap":8,"macsec_bypass":false,"delay":0,"prio_pfc":[false,true,true]}']
+APP = ['{"dscp_prio":[[26,3," "],[46,5," "]],"default_prio":[0]}', "{}"]
 GENERAL = ["running\n"]
 DEVICES = ["ib0:connected\nlo:connected (externally)\nbr0:unmanaged\n"]
 CONNECTIONS = [
@@ -59,6 +63,29 @@ PIECES = st.sampled_from(
      "1e999", "9" * 5000, "[" * 3000, "Features for ", " [fixed]", "on", "off",
      "\u2028", "\x85", "\udcff", "\x00", "connection.uuid:", "connection.id:"]
 ) | st.text(max_size=4)  # fmt: skip
+
+
+@given(mutated(FEATURES, PIECES))
+def test_odd_features_hide_no_other_netdev(text):
+    tso = "tx-tcp-segmentation"
+    found = netdevs.features(f"{text}\nFeatures for ib9:\n\t{tso}: on\n")
+    assert found["ib9"][0] == Offload(tso, True)
+    for name, offloads in found.items():
+        assert name in text or name == "ib9"
+        assert {one.name for one in offloads} <= set(TSO_FEATURES)
+
+
+@given(mutated(PAUSE, PIECES), mutated(PFC, PIECES), mutated(APP, PIECES))
+def test_odd_dcb_is_a_value_or_a_value_error(pause, pfc, app):
+    assert set(netdevs.pause_frames(pause)) <= {True, False, None}
+    for read, text in (
+        (netdevs.pfc_priorities, pfc),
+        (netdevs.dscp_priorities, app),
+    ):
+        try:
+            read(text)
+        except ValueError as odd:
+            assert str(odd)
 
 
 @given(st.lists(st.text(), min_size=1, max_size=4))

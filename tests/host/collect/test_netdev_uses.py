@@ -185,6 +185,16 @@ def test_the_route_tells_the_way_to_block_storage_behind_a_gateway(host):
     ]
 
 
+def test_an_iscsi_session_that_cannot_be_placed_is_a_sentence(host):
+    host.iscsi_session(3, address="10.9.9.9")
+    host.iscsi_session(4)
+    found, problems = uses(host)
+    assert [use.netdev for use in found] == [None, "ib0"]
+    assert problems == [
+        "the netdev that iqn.2016-06.org:data at 10.9.9.9:3260 (iscsi) uses is unknown"
+    ]
+
+
 def test_srp_uses_every_netdev_of_its_port(host):
     host.srp_session(7, "mlx4_0", "1")
     host.srp_session(8, "mlx5_9", "1")  # without a netdev
@@ -320,6 +330,15 @@ def test_a_table_that_cannot_be_read_is_a_sentence(host):
     assert sentence.startswith("/proc/net/tcp cannot be read")
 
 
+def test_uses_are_in_the_facts_of_the_host(host):
+    host.netdev("ib0", addresses=("10.0.0.2/24",))
+    host.route("10.0.0.1", "ib0", "10.0.0.2")
+    host.nfs_mount("10.0.0.1:/data", "/mnt/data")
+    assert host.reader().facts().netdev_uses == (
+        NetdevUse("ib0", "nfs", "10.0.0.1:/data at /mnt/data"),
+    )
+
+
 # Mounts of other network file systems
 
 
@@ -350,6 +369,12 @@ def test_mounts_of_other_network_file_systems(host, fstype, source, options, net
     assert [use.netdev for use in found] == netdevs
     assert {use.purpose for use in found} <= {"mount"}
     assert all(use.what.startswith(f"{source} at /mnt/x") for use in found)
+
+
+def test_gluster_on_this_host_uses_no_link(host):
+    host.mount("localhost:/data", "/mnt/x", "fuse.glusterfs")
+    host.tcp_connections(("127.0.0.1", 40000, "127.0.0.1", 24007))
+    assert uses(host) == ((), [])
 
 
 # Routes, sessions of administrators, consoles, containers

@@ -25,6 +25,28 @@ def test_a_mount_with_its_real_transport(host):
     assert mount.protocols == ("rdma",) * 4
 
 
+def test_all_nfs_mounts_and_only_those(host):
+    host.nfs_mount("a:/x", "/mnt/a b", "tcp", version="3")
+    host.mount("tmpfs", "/mnt/t", "tmpfs")
+    host.nfs_mount("b:/x", "/mnt/\udcff", "rdma", version="4.1")
+    found = host.reader().nfs_mounts()
+    assert [(m.source, m.mountpoint, m.version) for m in found] == [
+        ("a:/x", "/mnt/a b", "3"),
+        ("b:/x", "/mnt/\udcff", "4.1"),
+    ]
+    assert [m.protocols for m in found] == [("tcp",), ("rdma",)]
+    assert found[0].port is None
+
+
+def test_of_stacked_mounts_the_one_that_is_seen(host):
+    host.nfs_mount("s:/x", "/mnt", "tcp")
+    host.nfs_mount("s:/x", "/mnt", "rdma")
+    (mount,) = host.reader().nfs_mounts()
+    assert (mount.protocol, mount.protocols) == ("rdma", ("rdma",))
+    host.mount("tmpfs", "/mnt", "tmpfs")
+    assert host.reader().nfs_mounts() == ()
+
+
 def test_without_mountstats_the_mount_is_still_seen(host):
     host.nfs_mount("s:/x", "/mnt")
     host.unreadable("/proc/self/mountstats")
@@ -158,6 +180,11 @@ def test_a_command_that_is_not_there():
     with pytest.raises(CommandFailed, match="No such file") as caught:
         run_command(["no-such-tool-here"])
     assert caught.value.returncode is None
+
+
+def test_a_command_that_does_not_end():
+    with pytest.raises(CommandTimeout, match=r"no answer within 0\.1 s"):
+        run_command(["sleep", "10"], timeout_s=0.1)
 
 
 def test_a_command_that_cannot_be_killed_is_not_waited_for(monkeypatch):

@@ -69,15 +69,24 @@ def test_an_adapter_that_no_driver_took(host):
         ("0x1077", "0x7322", "0x0c0600", True),  # qib
         ("0x8086", "0x1592", "0x020000", True),  # E810
         ("0x8086", "0x1572", "0x020000", False),  # X710
+        ("0x14e4", "0x1750", "0x020000", True),  # BCM57508
         ("0x14e4", "0x165f", "0x020000", False),  # BCM5720
         ("0x1425", "0x6407", "0x020000", True),  # T62100, the function of the driver
         ("0x1425", "0x6607", "0x010000", False),  # its storage function
         ("0x1af4", "0x1041", "0x020000", False),
+        ("0x1234", "0x1111", "0x030000", False),
     ],
 )
 def test_which_functions_are_listed(host, vendor, device, class_code, listed):
     host.adapter(Pci("0000:04:00.0", vendor, device, "some"), class_code)
     assert [a.pci.device for a in adapters(host)[0]] == ([device] if listed else [])
+
+
+def test_any_function_with_an_rdma_device_is_listed(host):
+    e810 = Pci("0000:18:00.0", "0x8086", "0x1592", "ice")
+    host.adapter(e810, "0x020000")
+    host.rdma_device("rocep24s0", pci=e810)
+    assert only(host).driver == "ice"
 
 
 def test_what_a_nic_offers_to_its_rdma_module(host):
@@ -138,6 +147,16 @@ def test_odd_text_is_a_sentence_and_the_adapter_is_there(host, name, text, sente
     assert adapter.driver == "mlx4_core"
 
 
+def test_a_function_that_cannot_be_told_is_a_sentence(host):
+    host.adapter(CX3, "0x028000")
+    host.adapter(CX6, "0x020000")
+    host.unreadable(f"{CX3.folder}/vendor")
+    found, problems = adapters(host)
+    assert [adapter.pci.address for adapter in found] == [CX6.address]
+    (sentence,) = problems
+    assert sentence.startswith(f"/sys/bus/pci/devices/{CX3.address}/vendor cannot be")
+
+
 def test_a_function_that_goes_away_is_left_out(host):
     host.adapter(CX6, "0x020000")
     link = host.path / "sys/bus/pci/devices/0000:04:00.0"
@@ -164,7 +183,9 @@ def test_link_and_slot(busy):
     assert linked(busy).pci_link == PciLink(8.0, 16, 16.0, 16, 8.0, 16)
 
 
-@pytest.mark.parametrize("speed", ["Unknown", "-8.0 GT/s PCIe"])
+@pytest.mark.parametrize(
+    "speed", ["Unknown", "Unknown speed", "fast", "-8.0 GT/s PCIe"]
+)
 def test_a_link_that_the_kernel_does_not_know(busy, speed):
     busy.write(f"{CARD_FOLDER}/current_link_speed", speed)
     busy.write(f"{CARD_FOLDER}/current_link_width", "0")

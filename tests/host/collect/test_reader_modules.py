@@ -6,9 +6,7 @@ from __future__ import annotations
 import pytest
 from support.fakes.fake_root import EL9_KERNEL
 
-from ovirt_rdma.host.collect.software import (
-    read_modules,
-)
+from ovirt_rdma.host.collect.software import load_lines, modprobe_lines, read_modules
 from ovirt_rdma.host.facts.model import (
     LoadLine,
     ModprobeLine,
@@ -35,6 +33,11 @@ def told(host):
     """The lines of modprobe.d without their places."""
     modules, _ = details(host)
     return [(line.command, line.module, line.text) for line in modules.modprobe_lines]
+
+
+def test_the_whole_snapshot_has_them(host):
+    host.modprobe_d("x", OPTION)
+    assert host.reader().facts().modules == details(host)[0]
 
 
 # Files and parameters
@@ -166,6 +169,12 @@ def test_a_folder_in_the_place_of_a_file(host):
     assert details(host)[1] == ("/etc/modprobe.d/x.conf is a folder, so it is ignored",)
 
 
+def test_bytes_that_are_no_text_hide_no_line():
+    text = b"\xff\xfe\x00\noptions \xff\x00 a=1\noptions mlx4_core \xff=1\n\\"
+    found = modprobe_lines("x", text.decode("utf-8", "surrogateescape"))
+    assert [(line.module, line.text) for line in found] == [("mlx4_core", "\udcff=1")]
+
+
 # The kernel's command line
 
 
@@ -193,6 +202,11 @@ def test_options_and_blacklists_of_the_command_line(host):
         ("blacklist", "ib_ipoib", ""),
         ("blacklist", "mlx4_en", ""),
     ]
+
+
+def test_a_command_line_that_cannot_be_read_is_told_once(host):
+    host.unreadable("/proc/cmdline")
+    assert details(host)[1] == ("/proc/cmdline cannot be read: Is a directory",)
 
 
 # modules-load.d
@@ -227,6 +241,11 @@ def test_what_loads_modules_at_boot(host):
     assert problems == ()
 
 
+def test_a_line_with_options_loads_nothing():
+    text = "ib_ipoib debug=1\n\udcff\nrpcrdma"
+    assert [*load_lines("x.conf", text)] == [LoadLine("x.conf", 3, "rpcrdma")]
+
+
 # Loaded and available
 
 DEPENDENCIES = f"/lib/modules/{EL9_KERNEL}/modules.dep"
@@ -241,7 +260,7 @@ def test_loaded_and_available(host):
     assert not problems
 
 
-@pytest.mark.parametrize("suffix", [".ko", ".ko.xz", ".ko.zst"])
+@pytest.mark.parametrize("suffix", [".ko", ".ko.xz", ".ko.zst", ".ko.gz"])
 def test_compressed_modules(host, suffix):
     host.modules(available=["rpcrdma"], suffix=suffix)
     assert host.reader().modules().available == ("rpcrdma",)
@@ -250,6 +269,11 @@ def test_compressed_modules(host, suffix):
 def test_built_in_is_loaded_and_available(host):
     host.modules(built_in=["sunrpc", "nfs"])
     assert host.reader().modules() == Modules(("nfs", "sunrpc"), ("nfs", "sunrpc"))
+
+
+def test_dashes_in_file_names_are_underscores(host):
+    host.write(DEPENDENCIES, "extra/rdma-rxe.ko.xz: x.ko\nkernel/net/iw-cm.ko:\n")
+    assert host.reader().modules().available == ("iw_cm", "rdma_rxe")
 
 
 @pytest.mark.parametrize("name", ["xprtrdma", "svcrdma", "rpcrdma", "rpcrdma6"])
@@ -278,3 +302,10 @@ def test_odd_lines_hide_no_module(host):
     host.write("/proc/modules", b"\xff\xfe\n\n \nrpcrdma 1 0 - Live 0x0\n\x00\x0b\n")
     host.write(DEPENDENCIES, b"\xff.ko:\n:\n/abs/nfs.ko.zst: \nnfs.txt:\nko:\n")
     assert host.reader().modules() == Modules(("rpcrdma",), ("nfs",))
+
+
+def test_a_release_that_is_no_file_name(host):
+    host.write("/proc/sys/kernel/osrelease", b"\x00\xff")
+    problems: list[str] = []
+    assert host.reader().modules(problems).available is None
+    assert len(problems) == 1

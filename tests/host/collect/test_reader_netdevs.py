@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import shutil
+
 import pytest
-from support.fakes.fake_hosts import connectx3_ib, connectx5_roce
+from support.fakes.fake_hosts import connectx3_ib, connectx5_roce, without_rdma
 from support.fakes.fake_root import Pci
 
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.facts.devices import PciIdentity
-from ovirt_rdma.host.facts.model import Route
+from ovirt_rdma.host.facts.model import UNKNOWN, Route
 from ovirt_rdma.host.system.commands import CommandFailed
 
 pytestmark = pytest.mark.hypervisor
@@ -67,6 +69,20 @@ def test_a_netdev_without_a_readable_mtu_is_left_out(host):
     assert problems == ["/sys/class/net/eth0/mtu reads 'big', not a number"]
 
 
+def test_an_unreadable_operstate_is_unknown(host):
+    host.netdev("eth0")
+    host.unreadable("/sys/class/net/eth0/operstate")
+    problems: list[str] = []
+    assert netdevs(host, problems)["eth0"].operstate == UNKNOWN
+    assert problems == ["/sys/class/net/eth0/operstate cannot be read: Is a directory"]
+
+
+def test_a_netdev_that_is_a_dangling_link_hides_no_other(host):
+    host.netdev("eth0")
+    shutil.rmtree((host.path / "sys/class/net/eth0").resolve())
+    assert list(netdevs(host)) == ["lo"]
+
+
 @pytest.mark.parametrize(
     "output, problem",
     [
@@ -91,6 +107,7 @@ def test_without_ip_the_rest_is_still_read(host, output, problem):
         "[]",
         "[{},1,null]",
         '[{"ifname":1}]',
+        '[{"ifname":"eth0","addr_info":7,"linkinfo":[]}]',
         '[{"ifname":"eth0","addr_info":[null,{},{"local":3,"prefixlen":1}]}]',
     ],
 )
@@ -100,6 +117,20 @@ def test_odd_output_of_ip_is_no_address(host, output):
     problems: list[str] = []
     assert netdevs(host, problems)["eth0"].addresses == ()
     assert not problems
+
+
+def test_routes(tmp_path):
+    host = without_rdma(tmp_path)
+    host.route("192.0.2.7", "eth0", "10.0.0.2", gateway="10.0.0.254")
+    host.no_route("198.51.100.1", "No route to host")
+    reader = host.reader()
+    assert reader.route("10.0.0.1") == Route("10.0.0.1", "eth0", "10.0.0.2")
+    assert reader.route("192.0.2.7") == Route(
+        "192.0.2.7", "eth0", "10.0.0.2", "10.0.0.254"
+    )
+    assert reader.route("198.51.100.1") == Route(
+        "198.51.100.1", problem="No route to host"
+    )
 
 
 @pytest.mark.parametrize(

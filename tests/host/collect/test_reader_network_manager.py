@@ -123,6 +123,22 @@ def test_profiles_with_odd_names(ib0, name):
     assert problems == []
 
 
+@pytest.mark.parametrize(
+    "file", ["", "/run/NetworkManager/system-connections/ib0.nmconnection"]
+)
+def test_a_profile_in_memory_has_no_file(ib0, file):
+    ib0.nm_profile("ib0", active_on="ib0", file=file)
+    assert read(ib0).profiles[0].file is None
+
+
+def test_a_name_of_two_lines_hides_no_other_profile(ib0):
+    ib0.nm_profile("a\n\nb:c", interface_name="ib7", file="/etc/a")
+    ib0.nm_profile("ib0", active_on="ib0")
+    profiles = {profile.name: profile for profile in read(ib0).profiles}
+    assert profiles["ib0"].value("infiniband.transport-mode") == "datagram"
+    assert profiles["a"].interface_name == "ib7"
+
+
 def answers(host, **failing):
     """Let the named calls of nmcli fail."""
     strict = host.runner.programs["nmcli"]
@@ -168,6 +184,23 @@ def test_four_calls_show_all_profiles_and_none_asks_for_secrets(ib0):
     calls = [argv for argv in ib0.runner.ran if argv[0] == "nmcli"]
     assert len(calls) == 4
     assert not any("--show-secrets" in argv or "-s" in argv for argv in calls)
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        ("", ("",)),
+        ("a", ("a",)),
+        ("a:b", ("a", "b")),
+        ("a:", ("a", "")),
+        (":", ("", "")),
+        ("a\\:b:c", ("a:b", "c")),
+        ("a\\\\:b", ("a\\", "b")),
+        ("a\\", ("a",)),
+    ],
+)
+def test_fields_of_a_line(line, fields):
+    assert netdevs.fields(line) == fields
 
 
 # nmcli 1.42.4, shortened.

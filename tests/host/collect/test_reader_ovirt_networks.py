@@ -50,11 +50,13 @@ def test_what_is_in_force_goes_before_what_is_persistent(host):
     [
         ("", "Expecting value"),
         ("{", "Expecting"),
-        ("[]", "not an object"),
+        ("[]", "it is an array, not an object"),
+        ("null", "it is null, not an object"),
         ('{"nic": 7}', "nic is a number, not a string"),
         ('{"nic": "ib0", "mtu": "big"}', "mtu is a string, not a whole number"),
         ('{"nic": "ib0", "mtu": true}', "mtu is true or false, not a whole number"),
         ('{"nic": "ib0", "vlan": 1.5}', "vlan is a number, not a whole number"),
+        ('{"custom": "connected"}', "custom is a string, not an object"),
         ('{"custom": {"ipoib_mode": 7}}', "ipoib_mode is a number, not a string"),
         ("[" * 99999, "nested too deeply"),
         ("9" * 9999, ""),
@@ -70,6 +72,15 @@ def test_a_file_of_something_else_is_said(host, text, words):
     assert "/netconf/nets/odd is not a network of VDSM: " in problems[0]
     assert words in problems[0]
     assert "\n" not in problems[0]
+
+
+def test_an_unreadable_file_is_said(host):
+    host.ovirt_network("storage", nic="ib0")
+    host.unreadable("/var/lib/vdsm/staging/netconf/nets/secret")
+    problems: list[str] = []
+    assert [network.name for network in read(host, problems)] == ["storage"]
+    assert len(problems) == 1
+    assert "secret cannot be read" in problems[0]
 
 
 def test_one_file_of_many_names_is_read_so_often_and_no_more(host):

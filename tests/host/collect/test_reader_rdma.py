@@ -136,7 +136,10 @@ def test_without_rdma_devices_nothing_is_asked(tmp_path):
         ("40 Gb/sec (4X FDR10)", 40000, 40000),
         ("56 Gb/sec (4X FDR)", 56000, 54545),
         ("14 Gb/sec (1X FDR)", 14000, 13636),
+        ("100 Gb/sec (4X EDR)", 100000, 100000),
+        ("200 Gb/sec (4X HDR)", 200000, 200000),
         ("100 Gb/sec (2X HDR)", 100000, 100000),
+        ("400 Gb/sec (4X NDR)", 400000, 400000),
         ("800 Gb/sec (4X XDR)", 800000, 800000),
         ("800 Gb/sec (4X YDR)", 800000, None),
         ("100 Gb/sec", 100000, None),
@@ -222,6 +225,7 @@ def test_lines_of_other_versions_are_passed_over():
     ("path", "text", "sentence"),
     [
         ("lid", "five", f"{PORT}/lid reads 'five', not a number"),
+        ("sm_lid", "-0x1", f"{PORT}/sm_lid reads '-0x1', not a number"),
         ("lid", "", f"{PORT}/lid is empty"),
         ("pkeys/1", "0x80011", f"{PORT}/pkeys/1 reads '0x80011', not a P_Key"),
     ],
@@ -234,6 +238,27 @@ def test_odd_text_is_a_sentence_and_the_rest_is_there(hca, path, text, sentence)
     assert problems == [sentence]
     assert [p for p in port.pkeys if p.index != 1] == list(before.pkeys)
     assert port.guid == before.guid
+
+
+def test_attributes_that_cannot_be_read_are_sentences(hca):
+    for name in ("hw_rev", "ports/1/lid", "ports/1/pkeys/2"):
+        hca.unreadable(f"/sys/class/infiniband/mlx4_0/{name}")
+    (device,), problems = detailed(hca)
+    assert device.hw_rev is None
+    assert device.hca_type == "MT4099"
+    assert [pkey.value for pkey in device.ports[0].pkeys] == ["0xffff", "0x0002"]
+    assert [problem.split(" cannot be read")[0] for problem in problems] == [
+        "/sys/class/infiniband/mlx4_0/hw_rev",
+        f"{PORT}/lid",
+        f"{PORT}/pkeys/2",
+    ]
+
+
+def test_an_empty_type_is_none_and_nothing_to_tell(hca):
+    hca.rdma_identity("mlx4_0", hca_type="")
+    (device,), problems = detailed(hca)
+    assert device.hca_type is None
+    assert not problems
 
 
 @pytest.mark.parametrize("prefix", ["0000", "fe80"])  # the latter for a fresh VF
@@ -278,20 +303,25 @@ def light_port(host: FakeRoot):
     ("text", "state"),
     [
         ("4: ACTIVE", "ACTIVE"),
+        ("4:ACTIVE", "ACTIVE"),
         ("ACTIVE", "ACTIVE"),
         ("5: ACTIVE_DEFER", "ACTIVE_DEFER"),
+        ("1: DOWN", "DOWN"),
         ("4", UNKNOWN),
+        ("4: ", UNKNOWN),
         (": : :", UNKNOWN),
         (b"\xff\xfe", UNKNOWN),
+        ("4: ACTIVE: x", UNKNOWN),
     ],
 )
 def test_port_states(rxe, text, state):
     rxe.write(f"{RXE_PORT}/state", text)
     port, problems = light_port(rxe)
     assert port.state == state
-    assert [one.startswith(f"{RXE_PORT}/state reads ") for one in problems] == [
-        True
-    ] * (state == UNKNOWN)
+    assert len(problems) == (state == UNKNOWN)
+    for problem in problems:
+        assert problem.startswith(f"{RXE_PORT}/state reads ")
+        assert problem.isascii()
 
 
 def test_a_port_without_a_rate_and_an_odd_one(rxe):
@@ -348,6 +378,12 @@ def test_soft_roce_has_no_bus_device(rxe):
     assert {gid.type for gid in device.ports[0].gids} == {"RoCE v2"}
 
 
+def test_a_host_without_rdma_modules_has_no_devices_and_no_problem(tmp_path):
+    problems: list[str] = []
+    assert without_rdma(tmp_path).reader().rdma_devices(problems) == ()
+    assert not problems
+
+
 def test_the_driver_of_an_adapter_on_another_bus(host):
     # A sub-function hangs below its PCI function.
     address, child = "0000:65:00.0", "mlx5_core.sf.2"
@@ -373,6 +409,15 @@ def test_an_empty_or_unreadable_text_is_unknown(rxe, name):
     assert problems == [f"{RXE_PORT}/{name} cannot be read: Is a directory"]
 
 
+@pytest.mark.parametrize("text", ["fe80::1", "nonsense", b"\xff", "FE80:" * 8])
+def test_an_odd_gid_is_left_out(rxe, text):
+    rxe.write(f"{RXE_PORT}/gids/1", text)
+    port, problems = light_port(rxe)
+    assert [gid.index for gid in port.gids] == [0, 2]
+    (problem,) = problems
+    assert problem.startswith(f"{RXE_PORT}/gids/1 reads ")
+
+
 def test_a_gid_whose_attributes_cannot_be_read(rxe):
     rxe.unreadable(f"{RXE_PORT}/gid_attrs/types/1")
     rxe.unreadable(f"{RXE_PORT}/gid_attrs/ndevs/1")
@@ -383,3 +428,19 @@ def test_a_gid_whose_attributes_cannot_be_read(rxe):
         (1, None, None),
     ]
     assert not problems
+
+
+def test_a_folder_that_is_no_port_is_none(rxe):
+    rxe.write("/sys/class/infiniband/rxe0/ports/one/state", "4: ACTIVE")
+    _, problems = light_port(rxe)
+    assert problems == []
+
+
+def test_a_device_that_went_away_hides_no_other(rxe):
+    rxe.rdma_device("rxe1")
+    gone = (rxe.path / "sys/class/infiniband/rxe1").resolve()
+    shutil.rmtree(gone)
+    problems: list[str] = []
+    (device,) = rxe.reader().rdma_devices(problems)
+    assert device.name == "rxe0"
+    assert problems == ["/sys/class/infiniband/rxe1 disappeared during the read"]

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from support.fakes.fake_hosts import connectx5_roce, mapped_gid, soft_roce, without_rdma
 from support.fakes.fake_root import Pci
 
 from ovirt_rdma.host.collect import netdevs
-from ovirt_rdma.host.collect.netdevs import concerned, with_rdma_details
+from ovirt_rdma.host.collect.netdevs import concerned, read_netdevs, with_rdma_details
 from ovirt_rdma.host.collect.tools import Tools, links
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,
@@ -199,6 +201,33 @@ def test_an_empty_file_of_ipoib_is_said_and_unknown(two_ports, file):
     assert netdevs["ib1"].ipoib == Ipoib("datagram", "0xffff")
 
 
+def test_an_ipoib_netdev_that_goes_away_is_one_sentence(two_ports):
+    problems: list[str] = []
+
+    class Gone(FileTree):
+        def text(self, path, problems=None):
+            if path.startswith("/sys/class/net/ib0/"):
+                shutil.rmtree((self.root / "sys/class/net/ib0").resolve(), True)
+            return super().text(path, problems)
+
+    found = {n.name: n for n in read_netdevs(Gone(two_ports.path), {}, problems)}
+    assert problems == ["/sys/class/net/ib0 disappeared during the read"]
+    assert found["ib1"].ipoib is not None and "ib0" not in found
+
+
+def test_a_child_whose_ip_link_is_unknown_is_complete_for_the_rest(two_ports):
+    two_ports.pkey_child("ib0", "0x8001", by_ip_link=True)
+    failure = CommandFailed("RTNETLINK answers: Operation not permitted", 2)
+    two_ports.runner.answer("ip -j -d addr show", failure)
+    problems: list[str] = []
+    netdevs = read(two_ports, problems)
+    assert netdevs["ib0.8001"].ipoib == Ipoib(sysfs=False)
+    assert port_of(netdevs["ib0.8001"]) == ("mlx4_0", 1)  # by its GUID
+    assert netdevs["ib0"].ipoib is not None
+    assert len(problems) == 1
+    assert "Operation not permitted" in problems[0]
+
+
 @pytest.mark.parametrize(("state", "carrier"), [("0", False), ("", None), ("x", None)])
 def test_carrier(two_ports, state, carrier):
     two_ports.write("/sys/class/net/ib0/carrier", state)
@@ -233,6 +262,19 @@ def test_an_offload(two_ports, shown, expected):
     assert offload(netdevs["ib1"], "tx-tcp-segmentation").on
 
 
+def test_offloads_are_those_of_rules(two_ports):
+    names = [one.name for one in read(two_ports)["ib0"].offloads]
+    assert names == ["tx-tcp-segmentation", "tx-tcp6-segmentation"]
+
+
+def test_what_connected_mode_takes_away(host):
+    host.rdma_device("mlx4_0", pci=HCA)
+    host.rdma_port("mlx4_0")
+    host.ipoib("ib0", 1, HCA, mode="connected")
+    tso = offload(read(host)["ib0"], "tx-tcp-segmentation")
+    assert (tso.on, tso.fixed, tso.requested) == (False, False, True)
+
+
 def test_ethtool_is_asked_once_for_all_netdevs_and_never_without_rdma(tmp_path):
     host = without_rdma(tmp_path)
     read(host)
@@ -261,7 +303,7 @@ def test_without_ethtool_offloads_are_unknown_and_that_is_said(two_ports, failur
     assert problems == [f"ethtool -k * failed: {failure}"]
 
 
-@pytest.mark.parametrize("name", ["-k", "a,b", "Features", "x]:[y"])
+@pytest.mark.parametrize("name", ["-k", "ib0.8001", "a,b", "Features", "é", "x]:[y"])
 def test_netdevs_with_odd_names(host, name):
     host.rdma_device("mlx4_0", pci=HCA)
     host.rdma_port("mlx4_0")
@@ -363,14 +405,23 @@ def test_dcb_of_a_roce_port(roce):
     assert problems == []
 
 
-@pytest.mark.parametrize("text", ["{}", '{"prio_buffer":[0],"buffer_size":["1Kb"]}'])
-def test_odd_buffers_are_said(roce, text):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{}", "'buffer_size'"),
+        (
+            '{"prio_buffer":[0],"buffer_size":["1Kb"]}',
+            "invalid literal for int() with base 10: '1Kb'",
+        ),
+    ],
+)
+def test_odd_buffers_are_said(roce, text, reason):
     roce.dcb("ens1")
     roce.runner.answer("dcb -j buffer show dev ens1", text)
     problems: list[str] = []
     assert read(roce, problems)["ens1"].dcb.buffers is None
-    (sentence,) = problems
-    assert sentence.startswith("dcb -j buffer show dev ens1 printed unexpected text: ")
+    said = "dcb -j buffer show dev ens1 printed unexpected text: "
+    assert problems == [f"{said}{reason}"]
 
 
 def test_who_answers_arp(roce):
@@ -402,6 +453,7 @@ def test_the_egress_map_of_a_vlan():
     "failure",
     [
         CommandFailed("Attribute read: Operation not supported", 1),
+        CommandFailed("Attribute not found: No such file or directory", 1),
         CommandFailed("Attribute not found: Success", 1),
         NotInstalled("No such file or directory"),
     ],
@@ -414,29 +466,39 @@ def test_without_the_program_or_dcb_of_the_driver_nothing_is_said(roce, failure)
     assert problems == []
 
 
-ODD_PFC = '{"prio_pfc": ["off"]}'  # unknown, and not on
-NOT_PERMITTED = CommandFailed("Attribute read: Operation not permitted", 1)
-
-
 @pytest.mark.parametrize(
-    ("answer", "words"),
+    "text",
     [
-        *(
-            (text, "printed unexpected text: ")
-            for text in ("[]", "{", "", '{"prio_pfc": 8}', ODD_PFC, "[" * 9999)
-        ),
-        (NOT_PERMITTED, "failed: Attribute read: Operation not permitted"),
+        *("[]", "{", "", '{"prio_pfc": 8}', '{"prio_pfc": ["on"]}', "[" * 9999),
+        '{"prio_pfc": ["off"]}',  # unknown, and not on
     ],
 )
-def test_an_odd_answer_or_failure_of_dcb_is_said(roce, answer, words):
+def test_an_odd_answer_of_dcb_is_said(roce, text):
     roce.dcb("ens1")
-    roce.runner.answer("dcb -j pfc show dev ens1", answer)
+    roce.runner.answer("dcb -j pfc show dev ens1", text)
     problems: list[str] = []
     dcb = read(roce, problems)["ens1"].dcb
-    # mlx5 trusts the PCP until a DSCP has a priority.
-    assert (dcb.pfc_priorities, dcb.trust) == (None, "pcp")
+    assert dcb.pfc_priorities is None
     (sentence,) = problems
-    assert sentence.startswith(f"dcb -j pfc show dev ens1 {words}")
+    assert sentence.startswith("dcb -j pfc show dev ens1 printed unexpected text: ")
+
+
+def test_a_failure_of_dcb_is_said(roce):
+    roce.dcb("ens1")
+    failure = CommandFailed("Attribute read: Operation not permitted", 1)
+    roce.runner.answer("dcb -j pfc show dev ens1", failure)
+    problems: list[str] = []
+    dcb = read(roce, problems)["ens1"].dcb
+    assert dcb.pfc_priorities is None
+    assert problems == [
+        "dcb -j pfc show dev ens1 failed: Attribute read: Operation not permitted"
+    ]
+
+
+def test_mlx5_trusts_pcp_until_a_dscp_has_a_priority(roce):
+    roce.dcb("ens1")
+    dcb = read(roce)["ens1"].dcb
+    assert (dcb.trust, dcb.pfc_priorities) == ("pcp", ())
 
 
 def test_vfs_are_not_asked_for_dcb(roce):

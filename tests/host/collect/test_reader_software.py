@@ -14,6 +14,7 @@ from ovirt_rdma.host.collect.software import (
     read_selinux,
     read_software,
     read_udev_lines,
+    read_units,
 )
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.model import (
@@ -55,6 +56,21 @@ def test_a_host_with_nothing_of_it(host):
     assert not [argv for argv in host.runner.ran if argv[0] == "systemctl"]
 
 
+def test_a_tree_that_only_looks_like_a_host_runs_nothing(host):
+    (host.path / "run/systemd/system").mkdir(parents=True)
+    problems: list[str] = []
+    tree = FileTree(host.path)
+    found = read_software(tree, Tools(None, "/x"), EL9_KERNEL, problems)
+    assert (found, problems) == (Software(distribution="el9"), [])
+
+
+def test_the_whole_snapshot_has_it(host):
+    host.package("vdsm", "4.50.5.1")
+    host.unit("opensm.service")
+    host.kernel_config(INFINIBAND="m")
+    assert host.reader().facts().software == software(host)
+
+
 # SELinux
 
 
@@ -91,6 +107,9 @@ def test_distributions(host, name):
     [
         ("ID='debian'\nVERSION_ID=13", "debian13"),
         ("ID=debian", "debian"),
+        ("ID=ol\nPLATFORM_ID=platform:el9\nVERSION_ID=9.3", "el9"),
+        ("ID=ubuntu\nID_LIKE=debian\nVERSION_ID=24.04", "ubuntu24.04"),
+        ("ID=rhel\nVERSION_ID=x", "rhelx"),
         ('ID="fedora"\nPLATFORM_ID="platform:f40"\nVERSION_ID=40', "fedora40"),
         (b'\n# x\nID=rocky\nA="b\n\xff\nPLATFORM_ID=a b\n', "rocky"),
         ("NAME=Linux", None),
@@ -195,6 +214,15 @@ def test_a_systemctl_that_does_not_answer(host):
     assert problem.endswith("failed: Failed to connect to bus")
 
 
+def test_odd_blocks_of_systemctl(host):
+    (host.path / "run/systemd/system").mkdir(parents=True)
+    text = "Id=a.service\nLoadState=loaded\nx\n\nLoadState=masked\n\nId=b.service\n"
+    problems: list[str] = []
+    units = read_units(FileTree(host.path), Tools(lambda argv: text), problems)
+    assert units == (Unit("a.service", "loaded", ""), Unit("b.service", "", ""))
+    assert problems == []
+
+
 # Stacks
 
 
@@ -202,6 +230,7 @@ def test_a_systemctl_that_does_not_answer(host):
     ("said", "name", "version"),
     [
         ("MLNX_OFED_LINUX-23.10-5.1.4.0:", "MLNX_OFED", "23.10-5.1.4.0"),
+        ("MLNX_OFED_LINUX-4.9-7.1.0.0:", "MLNX_OFED", "4.9-7.1.0.0"),
         ("OFED-internal-25.01-0.6.0:", "DOCA", "25.01-0.6.0"),
         ("mlnx-en-5.8-1.1.2.1:", "mlnx-en", "5.8-1.1.2.1"),
     ],
@@ -222,10 +251,14 @@ def test_stacks_that_say_what_they_are(host, said, name, version):
     [
         ("extra/mlnx-ofa_kernel/compat/mlx_compat.ko", "", ""),
         ("weak-updates/mlnx-ofa_kernel/compat/mlx_compat.ko.xz", "", ""),
+        ("updates/dkms/mlx_compat.ko.zst", "", ""),
         ("", "/etc/init.d/openibd", ""),
+        ("", "/etc/infiniband/info", ""),
         ("", "/usr/src/ofa_kernel/x", "/usr/src/ofa_kernel"),
         # The distribution has them too.
+        ("", "/etc/opa/opaff.xml", None),
         ("", "/etc/opa-fm/opafm.xml", None),
+        ("kernel/drivers/infiniband/hw/hfi1/hfi1.ko.xz", "", None),
     ],
 )
 def test_stacks_that_only_modules_or_files_show(host, module, path, evidence):
@@ -269,6 +302,7 @@ def udev_lines(host, problems=None):
         (f'{ADDED}, ATTR{{queue/mode}}="x"', False),
         (f'{ADDED}, ENV{{mode}}="connected"', False),
         (f"#{MODE}", False),
+        ("ATTR{mode}", False),
     ],
 )
 def test_rules_that_set_a_mode_and_that_do_not(host, rule, sets):
@@ -292,6 +326,14 @@ def test_places_order_and_folders(host):
         ),
     )
     assert problems == []
+
+
+def test_a_rule_over_several_lines_is_at_its_first(host):
+    host.udev_rules(
+        "x", 'A="1", \\', '  B="2"', "", 'C="3", \\', 'ATTR{mode}="datagram"'
+    )
+    (line,) = udev_lines(host)
+    assert (line.line, line.text) == (4, 'C="3", ATTR{mode}="datagram"')
 
 
 def test_a_file_that_cannot_be_read_hides_no_other(host):

@@ -57,6 +57,19 @@ def test_mounts_have_the_time_of_the_sample_and_their_address(host):
     assert not found.problems
 
 
+def test_a_host_without_nfs_or_rdma_is_empty_and_no_problem(tmp_path):
+    fake = FakeMounts(tmp_path)
+    fake.write("/proc/uptime", "1.00 1.00")
+    fake.write("/proc/self/mountstats", "device proc mounted on /proc with fstype proc")
+    found = sample(fake)
+    assert (found.mounts, found.transports, found.ports, found.problems) == (
+        (),
+        None,
+        (),
+        (),
+    )
+
+
 def test_a_connection_with_all_numbers(host):
     connection(host)
     assert sample(host).transports == (
@@ -105,6 +118,12 @@ def test_connections_of_all_switches(host):
         ("switch-0", "xprt-1-rdma", "rdma"),
         ("switch-12", "xprt-7-tcp", "tcp"),
     ]
+
+
+def test_odd_values_of_a_connection_are_unknown(host):
+    connection(host, info="max_num_slots=many\nbacklog_q_len=-1\nnum_reqs")
+    (only,) = sample(host).transports
+    assert (only.slots_max, only.backlog, only.requests) == (None,) * 3
 
 
 def port(host, folder="counters", **counters):
@@ -198,9 +217,18 @@ def test_only_proc_and_sys_are_read_and_no_address_of_a_connection(host, monkeyp
     assert not any(path.endswith("srcaddr") for path in read)
 
 
+def test_without_ports_no_device_is_asked(host):
+    port(host, symbol_error="3")
+    assert read_statistics(FileTree(host.path), ports=False).ports == ()
+
+
 def test_only_the_counters_that_are_wanted_are_asked_for(host):
     port(host, symbol_error="3", link_downed="1")
     host.unreadable(f"{ROCE}/ports/1/counters/link_downed")
     found = read_statistics(FileTree(host.path), counters={"symbol_error"})
     assert found.ports[0].counters == {"symbol_error": 3}
     assert not found.problems
+
+
+def test_this_machine_is_read_without_an_error():
+    assert read_statistics(FileTree("/")).taken_s > 0

@@ -73,7 +73,10 @@ def test_what_vdsm_takes(read, files, options):
     "text",
     [
         "nfs_mount_options = a",
+        "[irs]\nnfs_mount_options\n",
+        "[irs\n",
         f"{irs('a')}{irs('b')}",
+        irs("%(nothing)s"),
         irs("%%%(other)s"),
         irs("50%"),
         b"[irs]\nx = \xff\n",

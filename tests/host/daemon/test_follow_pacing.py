@@ -263,3 +263,10 @@ def test_a_broken_policy_is_not_acted_on_though_it_has_a_copy(stage):
     stage.policy()
     follower.run()
     assert len(stage.take()[0]) == 1
+
+
+def test_a_host_without_rdma_is_no_failure(tmp_path, stage):
+    host = mlx4.connectx_2_on_el9(tmp_path / "other")
+    follower = TaskRuns(FollowPartitions(host.path, host.runner), host.path)
+    looks(follower, 2)
+    assert follower.said == []

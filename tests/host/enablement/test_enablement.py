@@ -81,6 +81,14 @@ class TestEnable:
             "write-marker",
         ]
 
+    def test_a_second_run_changes_nothing(self, host):
+        host.enable()
+        before = host.tree()
+        host.commands.clear()
+        assert not host.enable().steps
+        assert host.tree() == before
+        assert host.commands == []
+
     def test_the_marker_is_readable_by_the_user_vdsm(self, host):
         host.enable()
         assert under(host.root, ENABLED).stat().st_mode & 0o777 == 0o644
@@ -180,8 +188,23 @@ class TestDisable:
             "remove-marker",
         ]
 
-    def test_an_empty_folder_stays_if_it_was_there_before(self, host):
+    def test_a_second_run_changes_nothing(self, host):
+        host.enable()
+        host.disable()
+        host.commands.clear()
+        assert not host.disable().steps
+        assert host.commands == []
+
+    def test_on_a_host_that_never_was_enabled_nothing_happens(self, host):
         under(host.root, DROPIN_DIRECTORY).mkdir()
+        before = host.tree()
+        assert not host.disable().steps
+        assert host.tree() == before
+
+    @pytest.mark.parametrize("there", [True, False])
+    def test_an_empty_folder_stays_if_it_was_there_before(self, host, there):
+        if there:
+            under(host.root, DROPIN_DIRECTORY).mkdir()
         before = host.tree()
         host.enable()
         host.enable()
@@ -201,6 +224,13 @@ class TestDisable:
         host.remove(other)
         host.disable()
         assert under(host.root, DROPIN_DIRECTORY).is_dir()
+
+    def test_drop_ins_of_others_stay(self, host):
+        host.write(f"{DROPIN_DIRECTORY}/other.conf", "[Service]\nNice=1\n")
+        before = host.tree()
+        host.enable()
+        host.disable()
+        assert host.tree() == before
 
     def test_a_package_that_is_gone_does_not_matter(self, host):
         host.enable()
@@ -656,6 +686,9 @@ class TestFapolicyd:
         host.trusted = [LAUNCHER, HOOK, LOADED]
         return host
 
+    def test_what_is_trusted_is_enabled(self, fapolicyd):
+        assert fapolicyd.enable().steps
+
     @pytest.mark.parametrize(
         "mode, path", [("vdsmd", LAUNCHER), ("vdsmd", HOOK), ("host", HOOK)]
     )
@@ -696,6 +729,11 @@ class TestFapolicyd:
         with problem("fapolicyd-untrusted", f"does not trust {HOOK}: ") as caught:
             fapolicyd.enable("host")
         assert "--file update for a file that was added before it" in caught.value.fix
+
+    def test_mode_host_needs_no_trusted_launcher(self, fapolicyd):
+        fapolicyd.trusted.remove(LAUNCHER)
+        fapolicyd.trusted.remove(LOADED)
+        assert fapolicyd.enable("host").steps
 
     def test_disable_needs_no_trust(self, fapolicyd):
         fapolicyd.enable()

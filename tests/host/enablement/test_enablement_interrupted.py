@@ -13,6 +13,7 @@ from support.fakes.fake_enablement import (
     Host,
     killed_at_step,
     rdma_rule,
+    run_until,
 )
 
 from ovirt_rdma.host.paths import (
@@ -34,6 +35,10 @@ CASES = [
     for verb, steps in RUNS
     for done in range(steps)
 ]
+
+
+class Interrupted(Exception):
+    pass
 
 
 def make_host(root: Path) -> Host:
@@ -85,6 +90,21 @@ def test_the_steps_are_all_tried(tmp_path, verb, steps):
     host = make_host(tmp_path)
     prepare(host, verb)
     assert len(getattr(host, verb)().steps) == steps
+
+
+@pytest.mark.parametrize("verb, done", CASES)
+@pytest.mark.parametrize("then", ["enable", "disable"])
+def test_an_exception(tmp_path, wanted, verb, done, then):
+    host = make_host(tmp_path)
+    prepare(host, verb)
+
+    def end():
+        raise Interrupted
+
+    with pytest.raises(Interrupted):
+        run_until(getattr(host, verb), done, end)
+    check_between(host)
+    complete(host, then, wanted)
 
 
 @pytest.mark.parametrize("verb, done", CASES)

@@ -134,17 +134,35 @@ def refused(data) -> FactsProblem:
             "it was written by a newer version of ovirt-rdma (schema version 3; this "
             "one reads 2)",
         ),
+        (
+            lambda d: d.update(schema_version="1"),
+            "schema_version is '1', not a whole number",
+        ),
+        (
+            lambda d: d.update(schema_version=True),
+            "schema_version is True, not a whole number",
+        ),
+        (
+            lambda d: d.pop("schema_version"),
+            "schema_version is missing, not a whole number",
+        ),
         (lambda d: d.update(kind="status"), "kind is 'status', not 'facts'"),
+        (lambda d: d.pop("kind"), "kind is missing, not 'facts'"),
         (lambda d: d.pop("hostname"), "hostname is missing"),
         (lambda d: d.update(colour=1), "colour is not a key of the facts"),
         (lambda d: d.update({"a b\n": 1}), r"'a b\n' is not a key of the facts"),
         (lambda d: d.update(uptime_s="1"), "uptime_s is a string, not a number"),
         (lambda d: d.update(uptime_s=float("nan")), "uptime_s is too large"),
+        (lambda d: d.update(uptime_s=10**400), "uptime_s is too large"),
         (lambda d: d.update(modules=None), "modules is null, not an object"),
         (lambda d: d.update(netdevs={}), "netdevs is an object, not an array"),
         (
             lambda d: d["netdevs"][0].update(mtu=1500.0),
             "netdevs[0].mtu is a number, not a whole number",
+        ),
+        (
+            lambda d: d["netdevs"][1].update(mtu=True),
+            "netdevs[1].mtu is true or false, not a whole number",
         ),
         (
             lambda d: d["rdma_devices"][0]["ports"][0]["gids"][1].pop("netdev"),
@@ -158,6 +176,7 @@ def refused(data) -> FactsProblem:
             lambda d: d["nfs_mounts"][0]["protocols"].append(1),
             "nfs_mounts[0].protocols[1] is a number, not a string",
         ),
+        (lambda d: d.update(cm_ids=[[]]), "cm_ids[0] is an array, not an object"),
         (
             lambda d: d["routes"][0].update(destination="nas1"),
             "routes[0].destination is 'nas1', not an IP address",
@@ -165,6 +184,10 @@ def refused(data) -> FactsProblem:
         (
             lambda d: d["routes"][0].update(source="10.0.0.2/24"),
             "routes[0].source is '10.0.0.2/24', not an IP address",
+        ),
+        (
+            lambda d: d["routes"][0].update(source=""),
+            "routes[0].source is '', not an IP address",
         ),
     ],
 )
@@ -180,6 +203,16 @@ def test_a_route_of_a_link_local_address_is_taken_back(dump):
     assert (route.destination, route.source) == ("fe80::1%eth0", None)
 
 
+def test_another_version_is_named_before_anything_else():
+    later = {"schema_version": 7, "kind": "facts", "new": []}
+    assert "schema version 7; this one reads 2" in str(refused(later))
+
+
+@pytest.mark.parametrize("data", [None, [], "text", 3, True])
+def test_something_else_at_the_top(data):
+    assert "not an object" in str(refused(data))
+
+
 @pytest.mark.parametrize(
     "content, sentence",
     [
@@ -191,6 +224,10 @@ def test_a_route_of_a_link_local_address_is_taken_back(dump):
         (b'{"a": 1e999}', "has a number that is too large"),
         (b'{"a": NaN}', "is not JSON: it has NaN"),
         (b'{"a": 1, "a": 2}', "has a key twice in one object"),
+        (
+            b'{"kind": "facts", "schema_version": ' + b"[" * 900 + b"]" * 900 + b"}",
+            "schema_version is an array, not a whole number",
+        ),
         (b"[]", ": it is an array, not an object"),
     ],
 )

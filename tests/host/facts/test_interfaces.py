@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from ovirt_rdma.host.facts.infiniband import (
     pkey_of_vlan,
     vlan_of_pkey,
 )
-from ovirt_rdma.host.facts.uses import Interface, interfaces_of
+from ovirt_rdma.host.facts.uses import Interface, content_of, interfaces_of
 
 DATA = Path(__file__).parents[2] / "data" / "facts"
 
@@ -113,6 +113,16 @@ def test_loopback_and_the_nics_of_virtual_machines_are_left_out():
     more = (replace(first, name="lo", type=772), replace(first, name="t", driver="tun"))
     facts = replace(FABRIC, netdevs=(*FABRIC.netdevs, *more))
     assert list(by_name(facts)) == list(by_name(FABRIC))
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("*.json")), ids=lambda p: p.stem)
+def test_every_recorded_host_has_a_document(path):
+    facts = model.load(path)
+    document = content_of(facts)
+    assert list(document) == ["host", "interfaces"]
+    for found in document["interfaces"]:
+        assert list(found) == [field.name for field in fields(Interface)]
+        assert found["link_layer"] in ("InfiniBand", "Ethernet")
 
 
 def test_p_key_and_vlan_are_each_other():

@@ -155,6 +155,8 @@ def moved(name="READ", mib=0, requests=0, size=MIB, layout=None, writes=()):
         # Small writes over the connection hide no reads beside them.
         (moved(), moved(mib=64, writes=(1, 256)), 64),
         (moved(), moved(mib=64, requests=64), 0),
+        (moved("READ_PLUS"), moved("READ_PLUS", mib=32, requests=32), 0),
+        (moved("WRITE"), moved("WRITE", mib=32, requests=32), 0),
         # LOCALIO was enabled or disabled meanwhile.
         (moved(requests=5), moved(mib=17, requests=6), 16),
         # Its requests cannot have carried it. Debian's 6.12 reads by READ_PLUS.
@@ -179,6 +181,7 @@ def moved(name="READ", mib=0, requests=0, size=MIB, layout=None, writes=()):
         # Its requests are in the counters of other servers.
         (moved(), moved(mib=64, layout="LAYOUT_FLEX_FILES"), 0),
         (moved()._replace(bytes=None), moved(mib=64), 0),
+        (moved(), moved()._replace(bytes=None), 0),
     ],
 )
 def test_what_was_moved_without_requests(before, after, beyond):

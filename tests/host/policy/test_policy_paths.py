@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.host.policy_mistakes import expect_mistake, mistakes, place
 
 from ovirt_rdma.host.export import Export
@@ -194,6 +197,19 @@ def test_rules_of_several_files_have_the_same_paths_too():
         rules("", **{"50-a.yaml": drop_in(A1, A2), "60-b.yaml": drop_in(A2, A1)})
     (mistake,) = caught.value.errors
     assert mistake.file == "policy.d/60-b.yaml"
+
+
+@given(st.permutations([*permutations([A1, A2, A3], 2)]), st.integers(2, 4))
+def test_no_policy_has_an_address_in_two_lists(lists, count):
+    text = policy(
+        *(
+            f"server: nas{n}, paths: [{a}, {b}]"
+            for n, (a, b) in enumerate(lists[:count])
+        )
+    )
+    # Of three addresses any two pairs share one.
+    assert {one.sentence.id for one in mistakes(text)} == {"paths-differ"}
+    assert len(mistakes(text)) == count - 1
 
 
 # -- shown

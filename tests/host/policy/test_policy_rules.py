@@ -77,6 +77,10 @@ def test_the_first_rule_that_names_the_export_wins():
     assert winner("nas1:/home") == "c"
 
 
+def test_an_empty_policy_names_nothing():
+    assert rule_for(Policy(), Export.parse("nas:/x")) is None
+
+
 def test_more_globs_than_fnmatch_keeps_each_name_their_own():
     globs = [(f"rack{n}-*.example.org", f"/e{n}/*") for n in range(600)]
     large = policy(*globs)

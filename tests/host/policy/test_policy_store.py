@@ -5,7 +5,6 @@ import logging
 import os
 import stat
 import threading
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -319,46 +318,98 @@ class TestRead:
             )
 
     @pytest.mark.parametrize(
-        ("part", "change", "sentence"),
+        ("change", "sentence"),
         [
-            ("nfs", {"port": "1"}, "port is a string, not a whole number"),
-            ("nfs", {"port": True}, "port is true or false, not a whole number"),
-            ("nfs", {"settle_timeout": 10**400}, ""),
-            ("nfs", {"server": None}, "server is null, not a string"),
-            ("nfs", {"protocol": "x"}, "protocol is not a key of the policy"),
-            ("nfs", {"path": "gone"}, "path is missing"),
-            ("host", {"mtu": 1.5}, "mtu is a number, not a whole number or a string"),
-            ("host", {"pkey_children": "1"}, "pkey_children is a string, not an array"),
+            ({"port": "20049"}, "nfs.rules[0].port is a string, not a whole number"),
+            ({"port": True}, "nfs.rules[0].port is true or false, not a whole number"),
+            ({"settle_timeout": 10**400}, "it has a number with too many digits"),
+            ({"server": None}, "nfs.rules[0].server is null, not a string"),
+            ({"protocol": "x"}, "nfs.rules[0].protocol is not a key of the policy"),
+            ({"path": "gone"}, "nfs.rules[0].path is missing"),
+        ],
+    )
+    def test_a_rule_changed_by_hand(self, path, change, sentence):
+        content = to_json_dict(policy())
+        changed = {**content["nfs"]["rules"][0], **change}
+        content["nfs"]["rules"] = [{k: v for k, v in changed.items() if v != "gone"}]
+        assert self.broken(path, policy=content) == sentence
+
+    @pytest.mark.parametrize(
+        ("change", "sentence"),
+        [
+            ({"port": "1"}, "port is a string, not a whole number"),
+            ({"port": True}, "port is true or false, not a whole number"),
+            ({"mtu": 1.5}, "mtu is a number, not a whole number or a string"),
+            ({"name": None}, "name is null, not a string"),
+            ({"pkey_children": "0x8001"}, "pkey_children is a string, not an array"),
+            ({"pkey_children": [1]}, "pkey_children[0] is a number, not a string"),
+            ({"netdev": "ib0"}, "netdev is not a key of the policy"),
+            ({"guid": "gone"}, "guid is missing"),
+        ],
+    )
+    def test_an_interface_changed_by_hand(self, path, change, sentence):
+        rule = InterfaceRule(1, "interface 1", device="mlx4_0")
+        content = to_json_dict(Policy(host=HostPolicy((rule,))))
+        changed = {**content["host"]["interfaces"][0], **change}
+        content["host"]["interfaces"] = [
+            {k: v for k, v in changed.items() if v != "gone"}
+        ]
+        assert self.broken(path, policy=content) == f"host.interfaces[0].{sentence}"
+
+    @pytest.mark.parametrize(
+        ("change", "sentence"),
+        [
+            ({"modules": None}, "modules is null, not an array"),
+            ({"modules": [1]}, "modules[0] is a number, not a string"),
             (
-                "host",
-                {"pkey_children": [1]},
-                "pkey_children[0] is a number, not a string",
+                {"partitions_interval": "30"},
+                "partitions_interval is a string, not a whole number",
+            ),
+            (
+                {"partitions_interval": 1.5},
+                "partitions_interval is a number, not a whole number",
+            ),
+            (
+                {"partitions_interval": True},
+                "partitions_interval is true or false, not a whole number",
+            ),
+            ({"module_options": {}}, "module_options is an object, not an array"),
+            (
+                {"module_options": [{"module": "m", "name": "n"}]},
+                "module_options[0].value is missing",
+            ),
+            (
+                {"module_options": [{"module": "m", "name": "n", "value": 1}]},
+                "module_options[0].value is a number, not a string",
             ),
         ],
     )
-    def test_a_rule_changed_by_hand(self, path, part, change, sentence):
-        rule = InterfaceRule(1, "interface 1", device="mlx4_0")
-        content = to_json_dict(replace(policy(), host=HostPolicy((rule,))))
-        rules = content[part]["rules" if part == "nfs" else "interfaces"]
-        rules[0] = {k: v for k, v in {**rules[0], **change}.items() if v != "gone"}
-        where = f"{part}.{'rules' if part == 'nfs' else 'interfaces'}[0]."
-        if not sentence:
-            where, sentence = "it has a number with too many digits", ""
-        assert self.broken(path, policy=content) == f"{where}{sentence}"
+    def test_modules_changed_by_hand(self, path, change, sentence):
+        content = to_json_dict(Policy())
+        content["host"].update(change)
+        assert self.broken(path, policy=content) == f"host.{sentence}"
 
     @pytest.mark.parametrize(
         ("content", "sentence"),
         [
             ({"version": 2, "more": 1}, "version is 2; allowed: 1"),
             ({"version": 1}, "nfs is missing"),
-            ({**WHOLE, "nfs": {**NFS, "rules": {}}}, "nfs.rules is an object"),
-            ({**WHOLE, "nfs": {**NFS, "rules": [1]}}, "nfs.rules[0] is a number"),
+            ({**WHOLE, "nfs": {}}, "nfs.rules is missing"),
+            (
+                {**WHOLE, "nfs": {**NFS, "rules": {}}},
+                "nfs.rules is an object, not an array",
+            ),
+            (
+                {**WHOLE, "nfs": {**NFS, "rules": [1]}},
+                "nfs.rules[0] is a number, not an object",
+            ),
             ({**WHOLE, "host": []}, "host is an array, not an object"),
+            ({**WHOLE, "host": {}}, "host.interfaces is missing"),
             ([], "it is an array, not an object"),
         ],
     )
     def test_a_policy_that_is_none(self, path, content, sentence):
-        assert self.broken(path, policy=content).startswith(sentence)
+        assert self.broken(path, policy=content) == sentence
 
     @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"[" * 100000])
     def test_what_is_no_stored_policy_at_all(self, path, data):
@@ -406,6 +457,13 @@ class TestPolicySource:
         assert source.current() == policy()
         assert log() == [self.in_force(policy())]
 
+    def test_an_edit_is_followed(self, path, log):
+        source = PolicySource(path)
+        for server in ("nas1", "nas2", "nas1"):
+            store(policy(server), "p.yaml", path)
+            assert source.current() == policy(server)
+            assert log() == [self.in_force(policy(server))]
+
     @pytest.mark.parametrize("text", [None, "{"])
     def test_an_untouched_file_is_not_read_again(self, path, monkeypatch, text):
         store(policy(), "p.yaml", path)
@@ -430,6 +488,18 @@ class TestPolicySource:
         assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
         assert after.st_mtime_ns == before.st_mtime_ns
         assert source.current() == policy("nas2")
+
+    def test_a_broken_edit_leaves_the_last_good_policy_and_one_line(self, path, log):
+        store(policy(), "p.yaml", path)
+        source = PolicySource(path)
+        source.current()
+        log()
+        path.write_text("{}")
+        for _ in range(3):
+            assert source.current() == policy()
+        (line,) = log()
+        assert line.startswith(f"ERROR {INVALID.format(path)}")
+        assert line.endswith(f"{self.copy_used()}; {LOAD_AGAIN}")
 
     def test_broken_with_its_copy_the_last_good_policy_stays(self, path, log):
         store(policy(), "p.yaml", path)

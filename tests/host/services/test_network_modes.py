@@ -221,10 +221,10 @@ def test_an_interrupted_run_that_took_a_link_down_is_the_operators(plain):
         apply(plain, effects)
     run = Journal(plain.host.path).ledger().interrupted
     assert run.acts and all(change.found is None for change in run.acts)
-    assert plain.set("connected").startswith(
+    assert plain.set("connected") == (
         "network storage: connected mode of ib0 cannot be set now: run 1 (apply) was "
         "interrupted, and is not rolled back (ovirt-rdma-host apply, or revert: each "
-        "rolls it back first; "
+        "rolls it back first; if not, find out why the journal cannot be written)"
     )
 
 

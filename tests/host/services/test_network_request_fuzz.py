@@ -86,5 +86,9 @@ def test_the_limit_of_the_port_is_named():
     network = {"nic": "ib0", "bridged": False, "mtu": 4000}
     request = parsed({"request": {"networks": {"storage": network}}})
     refused = refusal(request, LINKS, {"ib0": 2044})
-    assert "MTU 4000 is too large for ib0 in datagram mode (at most 2044" in refused
+    assert refused == (
+        "network storage: MTU 4000 is too large for ib0 in datagram mode (at most 2044 "
+        "bytes): lower the network's MTU, or set its ipoib_mode to connected if the "
+        "adapter supports it"
+    )
     assert refusal(request, LINKS, {"ib0": 4092}) == ""

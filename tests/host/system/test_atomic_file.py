@@ -34,6 +34,14 @@ def test_the_file_has_the_content_and_the_mode_asked_for(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_reader_who_has_the_old_file_open_keeps_it(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with path.open("rb") as reader:
+        write_atomically(path, b"new", 0o644)
+        assert reader.read() == b"old"
+
+
 def test_a_symlink_is_replaced_and_its_target_left_alone(tmp_path):
     target, path = tmp_path / "target", tmp_path / "file"
     target.write_bytes(b"old")

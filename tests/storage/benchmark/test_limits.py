@@ -15,7 +15,7 @@ from support.storage.benchmarks import (
     rates,
 )
 
-from ovirt_rdma.storage.benchmark.model import NetworkPath
+from ovirt_rdma.storage.benchmark.model import NetworkPath, Setting
 from ovirt_rdma.storage.benchmark.verdict import limits, possible
 
 READ, WRITE = "sequential-read", "sequential-write"
@@ -244,6 +244,10 @@ def test_what_a_run_exceeds_is_no_limit():
     one = replace(PATH, data_rate_mbps=50_000)
     assert possible(benchmark(path=one)) is None
     assert round((possible(benchmark()) or 0) / 1e9, 1) == 12.3
+
+
+def test_no_limit_without_results():
+    assert limits(benchmark(), Setting("rdma", "3")) == ()
 
 
 def test_no_disk_is_named_if_the_other_transport_loses_packets():

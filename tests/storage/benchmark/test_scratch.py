@@ -450,6 +450,14 @@ def test_a_mount_that_fails_says_what_mount_nfs_meant(scratch, mounts):
     assert _is_clean(scratch, mounts)
 
 
+def test_a_storage_domain_is_seen(scratch, mounts):
+    (mounts.server / DOMAIN / "dom_md").mkdir(parents=True)
+    (mounts.server / "c1b2ef3e-0c5e-4f5c-9d3a-6a1b2c3d4e50").mkdir()
+    with scratch.only_run():
+        scratch.mount(EXPORT, OPTIONS, over_rdma=True)
+        assert scratch.domain() == DOMAIN
+
+
 def test_a_folder_that_cannot_be_read_is_no_domain_and_no_free_export(scratch, mounts):
     (mounts.server / DOMAIN).mkdir()
     # A loop of links answers ELOOP, as a dead server answers EIO.
@@ -525,6 +533,13 @@ def test_fio_without_package_is_named():
     with pytest.raises(Problem) as caught:
         measure.engine(run)
     assert caught.value.fix == "install it: dnf install fio fio-engine-libaio"
+
+
+def test_without_root_the_folder_is_named(tmp_path):
+    (tmp_path / "run").write_text("no folder")
+    with pytest.raises(Problem) as caught, Scratch(str(tmp_path)).only_run():
+        pass
+    assert caught.value.id == "bench-folder-unusable"
 
 
 def test_a_table_of_mounts_that_cannot_be_read_is_one_sentence(scratch, mounts):

@@ -364,6 +364,29 @@ def port(device="mlx5_0", number=1, counters=(), hardware=()):
     )
 
 
+def test_errors_of_ports():
+    before = [
+        port(
+            counters=[("symbol_error", 5), ("port_xmit_data", 1), ("link_downed", 2)],
+            hardware=[("packet_seq_err", 0), ("local_ack_timeout_err", None)],
+        ),
+        port("mlx5_1", counters=[("symbol_error", 9)]),
+        port("mlx5_2", counters=[("symbol_error", 9)]),
+    ]
+    after = [
+        port(
+            counters=[("symbol_error", 8), ("port_xmit_data", 99), ("link_downed", 2)],
+            hardware=[("packet_seq_err", 4), ("local_ack_timeout_err", 7)],
+        ),
+        # Reset by perfquery -R.
+        port("mlx5_1", counters=[("symbol_error", 0)]),
+        port("mlx5_2", counters=[("symbol_error", 9)]),
+        port("mlx5_3", counters=[("symbol_error", 9)]),
+    ]
+    found = {"symbol_error": 3, "packet_seq_err": 4}, 0
+    assert recent_errors([before, after]) == {("mlx5_0", 1): found}
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -398,3 +421,18 @@ def test_only_what_a_port_itself_has_counted_since_is_growth():
     after = [port(counters=[("symbol_error", 8), LOST[1]])]
     after += [port("mlx5_1", 1, [("symbol_error", 0)]), port("mlx5_2", 1, LOST)]
     assert recent_errors([before, after]) == {("mlx5_0", 1): ({"symbol_error": 3}, 0)}
+
+
+def test_errors_are_added_up_and_samples_with_waits_in_vain_are_counted():
+    values = [(0, 0), (1, 2), (5, 2), (5, 3)]
+    samples = [
+        [
+            port(
+                counters=[("symbol_error", bits)],
+                hardware=[("local_ack_timeout_err", again)],
+            )
+        ]
+        for bits, again in values
+    ]
+    counts = {"symbol_error": 5, "local_ack_timeout_err": 3}
+    assert recent_errors(samples) == {("mlx5_0", 1): (counts, 2)}

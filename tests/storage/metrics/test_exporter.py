@@ -167,6 +167,14 @@ def test_another_folder_in_the_policy_moves_the_file(host):
     assert not file_of(host).exists()
 
 
+def test_the_verdict_follows_the_policy(host):
+    run(host)
+    assert verdict(host) == "ok"
+    host.policy("tcp")
+    run(host)
+    assert verdict(host) == "degraded"
+
+
 @pytest.mark.parametrize("text", ["garbage", "[]", '{"active": 7}', "[" * 100_000])
 def test_what_an_earlier_run_left_and_cannot_be_used_changes_nothing(host, text):
     (host.root / METRICS_JSON.strip("/")).write_text(text)

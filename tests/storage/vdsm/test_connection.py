@@ -170,6 +170,11 @@ class TestRequireRdma:
         assert site.connect(f"{NAS}:/e", mnt_options="rdma,port=20049") == [0]
         assert site.options == [f"{BASE},proto=rdma,port=20050,retry=0"]
 
+    def test_ipv6_server_needs_rdma6(self, site):
+        site.rule("require-rdma", server="fd00:99::/64")
+        assert site.connect(f"[{NAS6}]:/e") == [0]
+        assert site.options == [f"{BASE},proto=rdma6,port=20049,retry=0"]
+
     def test_server_by_name(self, site):
         site.rule("require-rdma", server="nas.example.org")
         site.network.names["nas.example.org"] = (NAS6,)
@@ -316,6 +321,14 @@ class TestRequireRdma:
         assert "mount option 'port=abc' has no valid port" in caplog.text
         assert "report" not in caplog.text
 
+    def test_existing_tcp_mount_is_reported_and_left(self, site, caplog):
+        site.rule("require-rdma")
+        site.kernel.mount_before(f"{NAS}:/e", _mountpoint(site), "proto=tcp")
+        assert site.connect(f"{NAS}:/e") == [0]
+        assert site.kernel.mounts == site.kernel.umounts == []
+        assert "already mounted over tcp" in caplog.text
+        assert "degraded" in caplog.text
+
     def test_existing_rdma_mount_is_no_news(self, site, caplog):
         site.rule("require-rdma")
         assert site.connect(f"{NAS}:/e") == [0]
@@ -378,6 +391,14 @@ class TestPreferRdma:
         assert "FALLING BACK TO TCP" in caplog.text
         assert "Connection timed out" in caplog.text
 
+    def test_keeps_the_engines_tcp_port_for_tcp_only(self, site):
+        site.rule("prefer-rdma")
+        site.kernel.fail(NAS, "rdma")
+        site.kernel.listen(NAS, "tcp", 2050)
+        site.network.tcp.add((NAS, 2050))
+        assert site.connect(f"{NAS}:/e", mnt_options="proto=tcp,port=2050") == [0]
+        assert site.options == [RDMA_STRING, f"{BASE},port=2050,proto=tcp,retry=0"]
+
     @pytest.mark.parametrize(
         "text",
         [
@@ -410,6 +431,19 @@ class TestPreferRdma:
         assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
         assert "Connection timed out" in caplog.text
         assert "mounting over TCP failed" in caplog.text
+
+    def test_ipv6_falls_back_to_tcp6(self, site):
+        site.rule("prefer-rdma", server=NAS6)
+        site.network.rdma.clear()
+        assert site.connect(f"[{NAS6}]:/e") == [0]
+        assert site.options == [f"{BASE},proto=tcp6,retry=0"]
+
+    def test_mount_that_lands_on_tcp_stays_and_is_told(self, site, caplog, monkeypatch):
+        site.rule("prefer-rdma")
+        _nfsmount_conf(site, monkeypatch, "proto=tcp,port=2049")
+        assert site.connect(f"{NAS}:/e") == [0]
+        assert site.kernel.mounted() == [(f"{NAS}:/e", "tcp")]
+        assert "degraded" in caplog.text
 
 
 class TestTcpRule:
@@ -457,6 +491,11 @@ class TestTcpRule:
         exports = [f"{silent}:/e", "10.99.1.2:/e", f"{rdma}:/e"]
         assert site.connect(*exports) == [0, 0, 0]
         assert site.kernel.mounts[-1].server == silent
+
+    def test_failure_is_477(self, site):
+        site.rule("tcp")
+        site.kernel.fail(NAS)
+        assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
 
 
 class TestUnknownReadiness:
@@ -584,6 +623,11 @@ class TestNameOfBothFamilies:
         nas.root.rdma_port("rxe1", state="1: DOWN", link_layer="Ethernet")
         assert nas.connect("nas:/e") == [0]
         assert nas.now == 0
+
+    def test_tcp_rule_for_a_name_that_mount_may_yet_resolve(self, site):
+        site.rule("tcp", server="slow")
+        assert site.connect("slow:/e") == [0]
+        assert site.options == [BASE]
 
     def test_tcp_rule_for_a_name_of_which_no_family_answers(self, nas):
         # mount.nfs may use either, as with stock VDSM.
@@ -1044,6 +1088,13 @@ class TestPaths:
             f"minorversion=2,{self.RDMA}"
         ]
 
+    def test_a_rule_without_paths_leaves_them(self, site):
+        site.rule("require-rdma")
+        assert site.connect(f"{NAS}:/e", timeout=30, retrans=2) == [0]
+        assert site.options == [
+            RDMA_STRING.replace("timeo=100,retrans=3", "timeo=30,retrans=2")
+        ]
+
     def test_tcp_is_as_ever(self, site):
         site.rule("prefer-rdma", paths=self.PATHS)
         site.kernel.fail(NAS, "rdma")
@@ -1053,3 +1104,12 @@ class TestPaths:
         assert fallback == TCP_STRING.replace(
             "timeo=100,retrans=3", "timeo=30,retrans=2"
         )
+
+    def test_nfs_3_has_no_max_connect(self, site, caplog):
+        caplog.set_level("INFO")
+        site.rule("require-rdma", paths=self.PATHS)
+        assert site.connect(f"{NAS}:/e", protocol_version="3") == [0]
+        (options,) = site.options
+        assert "nconnect=2" in options
+        assert "max_connect" not in options
+        assert "timeo is at least 100" in caplog.text

@@ -376,6 +376,11 @@ def test_a_bad_number_escapes_connect_as_1000(vdsm: VdsmUnderTest, key: str) -> 
     assert caught.value.code == 1000
 
 
+def test_no_definitions_is_a_key_error(vdsm: VdsmUnderTest) -> None:
+    with pytest.raises(KeyError):
+        vdsm.connect()
+
+
 # Names and places
 
 

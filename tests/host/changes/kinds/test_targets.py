@@ -169,6 +169,14 @@ def test_a_value_from_before_that_no_rule_could_have_found_is_not_set(tmp_path):
         HostEffects(tmp_path).undo(AtomicChange("S/x", "live", ()))
 
 
+def test_netdev_of():
+    assert kind_of(ALLOWED[0]).netdev == "ib0"
+    assert kind_of(ALLOWED[5]).netdev is None
+    assert kind_of(ALLOWED[6]).netdev is None
+    assert kind_of(ALLOWED[10]).netdev == "ib0.8001"
+    assert kind_of(ALLOWED[13]).netdev == "ib0"
+
+
 def test_a_childs_name_is_cut_as_the_kernel_does():
     assert child_name("ib0", "0x8001") == "ib0.8001"
     assert child_name("ib0", "0xa") == "ib0.000a"
