@@ -9,7 +9,7 @@ itself: include/uapi/rdma/rdma_user_cm.h, ABI version 4, and
 drivers/infiniband/core/ucma.c.
 
 It prints ``ready`` just before it connects, then one JSON object on one line:
-``{"verdict": V, "detail": text}``, where V is ``listening``, ``refused``,
+``{"verdict": V, "detail": text}``, where V is ``listening``, ``refused``, ``stale``,
 ``no route`` or ``unknown``.
 The exit code is 0 for every answer, and 2 for a usage error.
 """
@@ -39,10 +39,13 @@ RESOLVE_TIMEOUT_MS = 2000
 # struct rdma_ucm_conn_param: no queue pair, no private data, one RDMA read each way,
 # five retries; valid.
 _PARAMETERS = struct.pack("=II256x8B", 0, 0, 0, 0, 1, 1, 0, 5, 5, 1)
-# A refused connection is tried again: a probe has no queue pair, so all probes of a
-# host send queue pair number 0, and of two at once a server takes the second for a
-# stale connection and rejects it (drivers/infiniband/core/cm.c, cm_match_req). With
-# the number of a queue pair in use it would end that one's connection.
+# enum ib_cm_rej_reason (include/rdma/ib_cm.h), the status of REJECTED.
+STALE_CONNECTION = 10
+# A probe has no queue pair, so all probes of a host send queue pair number 0, and a
+# server rejects it as stale while it knows another one (drivers/infiniband/core/cm.c,
+# cm_match_req): for moments if two are asked at once, so it is tried again; for 16
+# times 4.3 s if an earlier one's end was lost, as by a server that was frozen. With the
+# number of a queue pair in use it would end that one's connection.
 PAUSES_S = (0.0, 0.1, 0.2, 0.4)
 
 Answer = tuple[str, str]
@@ -54,7 +57,7 @@ def ask(address: str, port: int) -> Answer:
     for pause in PAUSES_S:
         time.sleep(pause)
         answer = _attempt(address, port)
-        if answer[0] != "refused":
+        if answer[0] != "stale":
             break
     return answer
 
@@ -80,10 +83,14 @@ def _attempt(address: str, port: int) -> Answer:
             reason = "RDMA CM does not connect without a queue pair"
             return "unknown", f"{reason}: {error.strerror}"
     listening = "listening", f"{address} accepts RDMA connections on port {port}"
+    rejected = "refused", f"{address} refuses RDMA connections on port {port}"
+    if connection.status == STALE_CONNECTION:
+        reason = "waits for the end of an earlier question of this host"
+        rejected = "stale", f"{address} {reason}, for a minute or two"
     answers = {
         CONNECT_RESPONSE: listening,
         ESTABLISHED: listening,
-        REJECTED: ("refused", f"{address} refuses RDMA connections on port {port}"),
+        REJECTED: rejected,
         UNREACHABLE: ("no route", f"{address} does not answer RDMA connections"),
     }
     return answers.get(event, ("unknown", f"RDMA CM answered with event {event}"))
@@ -91,10 +98,12 @@ def _attempt(address: str, port: int) -> Answer:
 
 class Connection:
     """An RDMA CM id without a queue pair. Its steps return the event that ends them,
-    and wait for that as long as the kernel does. Raises OSError.
+    and wait for that as long as the kernel does; ``status`` is that event's. Raises
+    OSError.
     """
 
     def __init__(self) -> None:
+        self.status = 0
         # The kernel answers there. Its largest answer has some 340 bytes
         # (struct rdma_ucm_event_resp).
         self._answer = array.array("B", bytes(512))
@@ -138,7 +147,8 @@ class Connection:
         self._command(command, form, *values)
         self._command(GET_EVENT, "=Q", self._answer.buffer_info()[0])
         # Behind our number and the kernel's.
-        return int(struct.unpack_from("=I", self._answer, 12)[0])
+        event, self.status = struct.unpack_from("=Ii", self._answer, 12)
+        return int(event)
 
     def _command(self, command: int, form: str, *values: object) -> None:
         content = struct.pack(form, *values)

@@ -318,7 +318,7 @@ class Network:
 
         ``timeout_s`` seconds count from the child's ready signal. The verdict is
         UNKNOWN if the child cannot find out, mostly because the module rdma_ucm is not
-        loaded.
+        loaded, or if the server takes the question for an earlier one.
         """
         # Two probes at once would disturb each other; see PAUSES_S of the probe.
         with _asking.setdefault(address, threading.Lock()):

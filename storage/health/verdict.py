@@ -519,9 +519,7 @@ def _loses_packets(seen: Seen, signs: ServerSigns, listening: bool) -> bool:
     # Other exports of the server use the same path.
     if signs.tcp.result != ACCEPTS or seen.siblings_answer:
         return False
-    # A connection that ends loses packets in one look, or in two. When packets of RDMA
-    # CM are lost, a server also refuses connections that it takes for stale ones
-    # (drivers/infiniband/core/cm.c, cm_match_req).
+    # A connection that ends loses packets in one look, or in two.
     if seen.transport == RDMA and seen.error_looks >= _OFTEN:
         return True
     if signs.tcp.replied is False:

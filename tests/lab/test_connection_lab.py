@@ -277,6 +277,40 @@ def test_probes_at_the_same_time_are_not_refused(site: Site) -> None:
     assert said.count('"listening"') == 12, said
 
 
+@LONG
+def test_a_question_whose_end_was_lost_refuses_no_mount(site: Site) -> None:
+    """As after a server was frozen: it waits for the end of the old question."""
+    probe = f"/usr/bin/python3 -I {rdma_cm_probe.__file__} {V4} 20049"
+    cut, joined = (
+        f"tc qdisc {what} dev {NETDEV} root netem loss 100%" for what in ("add", "del")
+    )
+    known = "rdma res show cm_id | grep -c CONNECT"
+    server = site.lab.server
+    assert '"listening"' in site.shell(probe)
+    before = server.run(known).stdout.strip()
+    server.run(cut, check=True)
+    try:
+        question = site.lab.hypervisor.start(f"exec {probe}")
+        server.run(f"until [ $({known}) -gt {before} ]; do sleep 0.1; done", check=True)
+        site.shell(cut)
+        question.signal()
+        question.wait(60)
+        site.shell(joined)
+    finally:
+        server.run(joined, check=True)
+    assert '"stale"' in site.shell(probe)
+    outcome = site.connect("/srv/require")
+    assert outcome.statuses == [0], outcome
+    assert site.transports("/srv/require") == ["rdma"]
+    assert "readiness is unknown (10.99.0.1 waits for the end of an earlier" in str(
+        outcome.log
+    )
+    # 16 times 4.3 s later.
+    site.lab.hypervisor.run(
+        f"until {probe} | grep listening; do sleep 2; done", timeout=300, check=True
+    )
+
+
 @pytest.mark.parametrize(
     "engine, transport", [("rdma,port=20049", "rdma"), (None, "tcp")]
 )

@@ -47,6 +47,7 @@ print('{"verdict": "%s", "detail": "what it saw"}', flush=True)
         ("listening", READY),
         ("refused", NOT_READY),
         ("no route", NOT_READY),
+        ("stale", UNKNOWN),
         ("unknown", UNKNOWN),
     ],
 )

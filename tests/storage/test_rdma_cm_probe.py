@@ -87,13 +87,14 @@ ID = 7
 class Kernel:
     """Does what drivers/infiniband/core/ucma.c does with the writes of one process.
 
-    ``events``: in the order of their arrival; ``fails``: the call that fails.
+    ``events``: in the order of their arrival, a rejection with its reason (enum
+    ib_cm_rej_reason); ``fails``: the call that fails.
     """
 
     O_RDWR, O_CLOEXEC = os.O_RDWR, os.O_CLOEXEC
 
     def __init__(self, events, fails):
-        self.events, self.fails = [EVENTS[event] for event in events], fails
+        self.events, self.fails = [event.split() for event in events], fails
         self.calls, self.files, self.waiting = [], [], 0
 
     def open(self, path, flags):
@@ -149,7 +150,9 @@ class Kernel:
         assert self.waiting == 1, "waits for an event that nobody asked for"
         self.waiting = 0
         assert out >= ctypes.sizeof(EventResp) - 12  # ENOSPC
-        event = EventResp(id=ID, event=self.events.pop(0))
+        name, *status = self.events.pop(0)
+        # cma_ib_handler (cma.c, line 2240): of a rejection its reason.
+        event = EventResp(id=ID, event=EVENTS[name], status=sum(map(int, status)))
         size = min(out, ctypes.sizeof(EventResp))
         ctypes.memmove(command.response, bytes(event)[:size], size)
 
@@ -182,6 +185,9 @@ def test_the_structures_have_the_kernel_s_sizes():
 
 
 WAY = ("ADDR_RESOLVED", "ROUTE_RESOLVED")
+# IB_CM_REJ_INVALID_SERVICE_ID, IB_CM_REJ_STALE_CONN (include/rdma/ib_cm.h).
+NO_LISTENER, STALE = "REJECTED 8", "REJECTED 10"
+REFUSES = "10.0.0.1 refuses RDMA connections on port 20049"
 
 
 @pytest.mark.parametrize(
@@ -198,9 +204,14 @@ WAY = ("ADDR_RESOLVED", "ROUTE_RESOLVED")
             "10.0.0.1 accepts RDMA connections on port 20049",
         ),
         (
-            (*WAY, "REJECTED") * 4,
+            (*WAY, NO_LISTENER),
             "refused",
-            "10.0.0.1 refuses RDMA connections on port 20049",
+            REFUSES,
+        ),
+        (
+            (*WAY, "REJECTED 28"),  # by the consumer
+            "refused",
+            REFUSES,
         ),
         (
             (*WAY, "UNREACHABLE"),
@@ -209,9 +220,17 @@ WAY = ("ADDR_RESOLVED", "ROUTE_RESOLVED")
         ),
         # Taken for a stale connection, because another probe was running.
         (
-            (*WAY, "REJECTED", *WAY, "CONNECT_RESPONSE"),
+            (*WAY, STALE, *WAY, "CONNECT_RESPONSE"),
             "listening",
             "10.0.0.1 accepts RDMA connections on port 20049",
+        ),
+        ((*WAY, STALE, *WAY, NO_LISTENER), "refused", REFUSES),
+        # The end of an earlier probe was lost, so nothing is known of the port.
+        (
+            (*WAY, STALE) * 4,
+            "stale",
+            "10.0.0.1 waits for the end of an earlier question of this host, for a "
+            "minute or two",
         ),
         ((*WAY, "CONNECT_ERROR"), "unknown", "RDMA CM answered with event 6"),
         ((*WAY, "DEVICE_REMOVAL"), "unknown", "RDMA CM answered with event 11"),
