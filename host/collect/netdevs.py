@@ -684,7 +684,11 @@ def read_network_manager(
         return NetworkManager(running=False)
     if text is None:
         return None
-    if text.strip() != "running":
+    state = text.strip()
+    if state not in ("running", "not running"):
+        problems.append(f"nmcli does not print NetworkManager's state: {text!a}")
+        return None
+    if state != "running":
         return NetworkManager(running=False)
     devices: dict[bool, list[str]] = {True: [], False: []}
     text = tools.text([*_NMCLI, "DEVICE,STATE", "device"], problems)

@@ -125,7 +125,7 @@ def test_processes_are_weighed_with_their_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A child that ended meanwhile counts, and so does the memory of one that runs."""
-    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    busy = "import time\nwhile time.process_time() < 0.4: pass"
     large = "x = b'x' * 60000000; print(flush=True); input()"
     ended = tmp_path / "ended"
     line = (

@@ -233,3 +233,11 @@ def test_a_real_answer_of_nmcli():
         Property("ethtool.feature-tso", "off")
         in found["3d0ea609-461d-4ce3-a03d-1a3d8348c4b7"]
     )
+
+
+@pytest.mark.parametrize("text", ["", "\n", "a:b:c", "running:1\n"])
+def test_an_nmcli_that_tells_no_state(ib0, text):
+    answers(ib0, general=text)
+    problems: list[str] = []
+    assert read(ib0, problems) is None
+    assert problems == [f"nmcli does not print NetworkManager's state: {text!a}"]
