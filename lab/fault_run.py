@@ -187,6 +187,8 @@ def _writing_differences(
 ) -> Iterator[str]:
     if got.error != fault.error:
         yield f"the writer got {got.error}, not {fault.error}"
+    if got.error is None and got.differences != 0:
+        yield f"{got.differences} blocks are not as they were written"
     if got.longest > _at_most(got.longest, limit, site):
         yield f"a write took {got.longest:.1f} s, more than {limit:g} s"
     if fault.lasts is not None and got.longest < fault.lasts / 2:

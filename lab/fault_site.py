@@ -165,11 +165,14 @@ def definition(case: Case, export: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Written:
-    """What a writer got: an errno's name or None, and its longest write in seconds."""
+    """What a writer got: an errno's name or None, its longest write in seconds, and
+    without an error how many of its blocks are not as it wrote them.
+    """
 
     error: Optional[str]
     longest: float
     writes: int
+    differences: Optional[int] = None
 
 
 class Writers:

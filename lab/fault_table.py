@@ -194,8 +194,8 @@ FAULTS: tuple[Fault, ...] = (
     ConnectFault(
         "client-device-gone",
         "The hypervisor's RDMA device is gone.",
-        _refused(5, "this host has no RDMA device", "adapter's driver"),
-        _falls_back(15, "this host has no RDMA device", "check that the adapter's"),
+        _refused(5, "this host has no RDMA device", "what its adapters lack"),
+        _falls_back(15, "this host has no RDMA device", "what its adapters lack"),
         fault_acts.remove_client_device,
         fault_acts.add_client_device,
     ),

@@ -37,7 +37,7 @@ class Writer(threading.Thread):
         super().__init__(daemon=True)
         self._file, self._until = file, stop
         self.error: Optional[str] = None
-        self.longest = self.longest_at = 0.0
+        self.longest = 0.0
         self.number = 0
         self.wrote = threading.Event()
         self._stamps: dict[int, bytes] = {}
@@ -59,9 +59,7 @@ class Writer(threading.Thread):
             except OSError as problem:
                 self.error = errno.errorcode[problem.errno or 0]
                 self._stamps.pop(place, None)  # the server may have it or not
-            took = time.monotonic() - began
-            if took > self.longest:
-                self.longest, self.longest_at = took, began
+            self.longest = max(self.longest, time.monotonic() - began)
             self.number += 1
             self.wrote.set()
             time.sleep(PAUSE_S)
@@ -93,14 +91,12 @@ def main(file: str, state: str, threads: str = "1") -> None:
     os.close(os.open(f"{state}.started", os.O_CREAT | os.O_WRONLY))
     for one in writers:
         one.join()
-    slowest = max(writers, key=lambda one: one.longest)
     error = next((one.error for one in writers if one.error), None)
     # A server that is away would not answer.
     wrong = [None if error else one.differences() for one in writers]
     result = {
         "error": error,
-        "longest": slowest.longest,
-        "longest_at": slowest.longest_at,
+        "longest": max(one.longest for one in writers),
         "writes": sum(one.number for one in writers),
         "differences": None if None in wrong else sum(filter(None, wrong)),
     }

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +13,7 @@ from typing import Any, Optional
 
 import pytest
 
-from lab import fault_run
+from lab import fault_run, fault_writer
 from lab.fault import ConnectFault, Expected, Row, WritingFault
 from lab.fault_report import Shown, read_back, report
 from lab.fault_run import run
@@ -240,7 +243,26 @@ def test_what_a_writer_should_not_meet_is_said(
     assert any(says in wrong for wrong in row.wrong), row
 
 
+@pytest.mark.parametrize("differences", [3, None])
+def test_lost_blocks_are_said(
+    monkeypatch: pytest.MonkeyPatch, differences: Optional[int]
+) -> None:
+    got = Written(None, 9.0, 80, differences)
+    (row,) = writing(monkeypatch, got, Bed(FINE, "rdma"), error=None, lasts=0.1)
+    assert f"{differences} blocks are not as they were written" in row.wrong
+
+
+def test_the_writer_says_what_is_read_of_it(tmp_path: Path) -> None:
+    (tmp_path / "state.stop").touch()
+    done = subprocess.run(
+        [sys.executable, fault_writer.__file__, tmp_path / "disk", tmp_path / "state"],
+        capture_output=True,
+        check=True,
+    )
+    assert Written(**json.loads(done.stdout)) == Written(None, 0.0, 0, 0)
+
+
 def test_a_fault_that_nobody_noticed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    got = Written(None, 0.01, 80)
+    got = Written(None, 0.01, 80, 0)
     (row,) = writing(monkeypatch, got, Bed(FINE, "rdma"), error=None, lasts=0.1)
     assert "was there a fault?" in row.wrong[0]
