@@ -22,9 +22,14 @@ class SoftRoce:
     def bring_up(self, guest: Guest, netdev: str, addresses: Sequence[str]) -> None:
         """Give ``netdev`` its addresses (``10.0.0.1/24``) and an RDMA device.
 
-        Existing addresses stay. Raises CommandFailed.
+        Existing addresses stay. Linux 6.12 loses what it sends without a carrier, as
+        adapters do (lab/rxe_carrier/). Raises CommandFailed, LabProblem.
         """
         modules.load(guest, *self.modules)
+        if not guest.run("uname -r", check=True).stdout.startswith("6.1."):
+            module = built_module(_CARRIER).read_bytes()
+            line = "cat > /run/{0}.ko; [ -e /sys/module/{0} ] || insmod /run/{0}.ko"
+            guest.run(line.format(_CARRIER.name), input=module, check=True)
         # nodad: an IPv6 address and its GID can be used at once.
         lines = [
             f"until [ -e /sys/class/net/{netdev} ]; do sleep 0.1; done",
@@ -41,16 +46,6 @@ class SoftRoce:
     def take_down(self, guest: Guest, netdev: str) -> None:
         """Remove the RDMA device; the netdev keeps its addresses."""
         guest.run(f"rdma link delete {self.device(netdev)}", check=True)
-
-    def lose_without_carrier(self, guest: Guest) -> None:
-        """Let Linux 6.12 lose what it sends without a carrier, as adapters do
-        (lab/rxe_carrier/); the modules are loaded. Raises CommandFailed, LabProblem.
-        """
-        if guest.run("uname -r", check=True).stdout.startswith("6.1."):
-            return
-        module = built_module(_CARRIER).read_bytes()
-        line = "cat > /run/{0}.ko; [ -e /sys/module/{0} ] || insmod /run/{0}.ko"
-        guest.run(line.format(_CARRIER.name), input=module, check=True)
 
     def device(self, netdev: str) -> str:
         """Return the RDMA device's name on ``netdev``: rxe0 on eth0."""

@@ -64,7 +64,6 @@ class RoceCables:
             (lab.hypervisor, "10.98.0.2"),
         ):
             fabric.bring_up(guest, "eth1", [f"{address}/24"])
-            fabric.lose_without_carrier(guest)
 
     def pull(self, end: str, path: int) -> None:
         """Pull one."""
