@@ -114,6 +114,10 @@ def make_layer(folder: Path, key: str) -> cache.Provision:
     layer = folder / f"layer-{key}"
     shutil.rmtree(layer, ignore_errors=True)
     unpack(debs, layer)
+    run = layer / "var/run"
+    if run.is_dir():  # a package's; base-files makes a link after it is unpacked
+        run.rmdir()
+        run.symlink_to("/run")
     release = _release(image)
     run_from(layer, "usr/bin/kmod", "depmod", "-b", str(layer), release)
     # If a guest must compile the agent's imports, its boot takes 2 s longer.
