@@ -420,25 +420,28 @@ def _outcomes(
                 yield outcome
 
 
-def _lines(pipe: IO[bytes]) -> Iterator[bytes]:
+def _lines(pipe: IO[bytes]) -> Iterator[bytearray]:
     """Yield the lines of an unbuffered pipe; a longer one than MOST_BYTES in parts.
 
     It waits a second at a time: a signal that comes just before a read blocks is
     handled only when the read returns.
     """
-    parts: list[bytes] = []
+    rest = bytearray()
+    # Not select(2): a program that calls us may have more than 1024 files open.
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
     while True:
-        if not select.select([pipe], [], [], 1)[0]:
+        if not poll.poll(1000):
             continue
         data = pipe.read(_PIPE_BYTES)
         begun, *lines = data.split(b"\n")
-        parts.append(begun)
+        rest += begun
         for line in lines:
-            yield b"".join(parts)
-            parts = [line]
-        if not data or len(parts) * _PIPE_BYTES > MOST_BYTES:
-            yield b"".join(parts)
-            parts = []
+            yield rest
+            rest = bytearray(line)
+        if not data or len(rest) > MOST_BYTES:
+            yield rest
+            rest = bytearray()
         if not data:
             return
 

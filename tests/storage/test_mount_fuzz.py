@@ -61,6 +61,10 @@ PIECES = st.sampled_from(
      "RDMA", "Proto=tcp", "x-systemd.automount", "\udcff", "\n", "٣", "port=٣"]
 ) | st.text(max_size=3)  # fmt: skip
 ENGINE = mutated(ENGINE_OPTIONS, PIECES).filter(lambda text: text.count('"') % 2 == 0)
+# VDSM looks for the locks.
+LOCKS = st.lists(
+    st.sampled_from(["", "lock", "nolock", "rdma", "port=20049", "hard", "locks"])
+).map(",".join)
 RULE_OPTIONS = st.sampled_from(
     ["", "nconnect=4", "rsize=65536,hard", 'context="a:b:c0,c1"', "noatime,lock"]
 )
@@ -160,7 +164,7 @@ def test_an_export_without_rule_gets_the_engines_own_text(engine):
 )
 @given(
     version=st.sampled_from(VERSIONS),
-    extra=ENGINE,
+    extra=ENGINE | LOCKS,
     timeout=st.integers(0, 10**6),
     retrans=st.integers(0, 100),
 )

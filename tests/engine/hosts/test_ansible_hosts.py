@@ -608,6 +608,19 @@ def test_a_line_without_end_takes_limited_memory(ansible, tmp_path, monkeypatch)
     assert str(caught.value).endswith("exit status 1: end")
 
 
+def test_a_line_that_comes_in_pieces_is_one(ansible, tmp_path, monkeypatch):
+    monkeypatch.setattr(ansible_run, "MOST_BYTES", 1000)
+    path = ansible(
+        "import contextlib, io, sys, time\n"
+        "with contextlib.redirect_stdout(io.StringIO()) as line:\n"
+        f"    {event('runner_on_ok', 'host-0', stdout='out')}\n"
+        "for piece in (line.getvalue()[:20], line.getvalue()[20:]):\n"
+        "    sys.stdout.write(piece); sys.stdout.flush(); time.sleep(0.5)"
+    )
+    outcomes = list(run_order(order(), str(tmp_path), path))
+    assert [one[:3] for one in outcomes] == [("host-0", OK, "out")]
+
+
 @pytest.mark.parametrize(
     ("there", "missing", "package"),
     [
