@@ -85,7 +85,7 @@ def stacked(guest: Guest, *layers: Layer) -> Iterator[None]:
     """Build ``layers``, the lowest first, and remove them at the end.
 
     Within the context all are up and have a carrier. Afterwards the NICs below are down
-    and have no addresses. Raises CommandFailed.
+    and have no addresses, unless the guest is off by then. Raises CommandFailed.
     """
     modules.load(guest, *(layer.module for layer in layers))
     names = [layer.name for layer in layers]
@@ -103,4 +103,5 @@ def stacked(guest: Guest, *layers: Layer) -> Iterator[None]:
         guest.run(" && ".join(build or ["true"]), check=True)
         yield
     finally:
-        guest.run("\n".join(remove) or "true")
+        if guest.running:
+            guest.run("\n".join(remove) or "true")

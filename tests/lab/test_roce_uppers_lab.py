@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 from support.fitted_json import fitted
 
+from lab import topology
 from lab.guest import Guest
 from lab.netdev_layers import Bond, Bridge, Layer, Vlan, stacked
 from lab.topology import Topology
@@ -91,7 +92,9 @@ class Site:
 
     @contextmanager
     def stack(self, server: Side, hypervisor: Side) -> Iterator[None]:
-        """Both guests' netdevs, with addresses; nothing mounted afterwards."""
+        """Both guests' netdevs, with addresses; nothing mounted afterwards. With a
+        hypervisor that is off at the end, neither guest can be used again.
+        """
         sides = (
             (self.lab.server, server, SERVER),
             (self.lab.hypervisor, hypervisor, HYPERVISOR),
@@ -105,10 +108,11 @@ class Site:
                     side.result()
                 yield
             finally:
-                self.shell(
-                    "umount -a -t nfs,nfs4 -f -l; rm -rf /rhev/data-center/mnt/*"
-                )
-                list(pool.map(ExitStack.close, built))
+                if self.lab.hypervisor.running:
+                    self.shell(
+                        "umount -a -t nfs,nfs4 -f -l; rm -rf /rhev/data-center/mnt/*"
+                    )
+                    list(pool.map(ExitStack.close, built))
 
     def _bring_up(self, guest: Guest, side: Side, address: str) -> ExitStack:
         with ExitStack() as stack:
@@ -143,15 +147,36 @@ class Site:
         return re.findall(rf" {place} .* - nfs4 .*,proto=(\w+),", info)
 
 
-@pytest.fixture(scope="module")
-def site(two_guests: Topology) -> Iterator[Site]:
+@contextmanager
+def running_site(lab: Topology) -> Iterator[Site]:
     for path in PATHS:
-        two_guests.nfs.add_export(path)
-    vdsmd = VdsmDaemon(two_guests.hypervisor)
+        lab.nfs.add_export(path)
+    vdsmd = VdsmDaemon(lab.hypervisor)
     vdsmd.load_policy(POLICY)
     vdsmd.start()
-    yield Site(two_guests, vdsmd)
-    vdsmd.stop()
+    yield Site(lab, vdsmd)
+    if lab.hypervisor.running:
+        vdsmd.stop()
+
+
+@pytest.fixture(scope="module")
+def site(two_guests: Topology) -> Iterator[Site]:
+    with running_site(two_guests) as site:
+        yield site
+
+
+@pytest.fixture
+def bonded(kernel: str) -> Iterator[Site]:
+    """A hypervisor on a bond, in guests for one test: Linux 6.12 keeps the connection
+    of before a fail-over, and removing its RDMA device hangs (docs/kernels.md).
+    """
+    with (
+        topology.two_guests(spare_wires=2) as lab,
+        running_site(lab) as site,
+        site.stack(SWITCH, ON_BOND),
+    ):
+        yield site
+        lab.hypervisor.kill()
 
 
 def assert_ready_and_mounted(site: Site, device: str) -> None:
@@ -173,16 +198,15 @@ def test_ready_and_mounted(site: Site, name: str) -> None:
         assert_ready_and_mounted(site, device)
 
 
-def test_a_bond_stays_ready_when_its_active_slave_fails(site: Site) -> None:
+def test_a_bond_stays_ready_when_its_active_slave_fails(bonded: Site) -> None:
     note = f"{local_path(f'{SERVER}:/srv/require')}/note"
-    with site.stack(SWITCH, ON_BOND):
-        assert_ready_and_mounted(site, "rxe7")
-        site.shell(f"echo before > {note}")
-        assert fail_over(site) == "eth2"
-        assert site.shell(f"cat {note}") == "before\n"
-        export = {"connection": f"{SERVER}:/srv/require"}
-        assert site.vdsmd.disconnect(export).statuses == [0]
-        assert_ready_and_mounted(site, "rxe7")
+    assert_ready_and_mounted(bonded, "rxe7")
+    bonded.shell(f"echo before > {note}")
+    assert fail_over(bonded) == "eth2"
+    assert bonded.shell(f"cat {note}") == "before\n"
+    export = {"connection": f"{SERVER}:/srv/require"}
+    assert bonded.vdsmd.disconnect(export).statuses == [0]
+    assert_ready_and_mounted(bonded, "rxe7")
 
 
 def test_a_port_that_owns_the_address_but_gets_no_answer(site: Site) -> None:
