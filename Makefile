@@ -84,7 +84,10 @@ lab-test: lab ## tests with real kernels and real mounts, a whole engine, and pa
 	  createrepo-c dnf gnupg rpm rpmlint
 	@tools/install-debian-packages --for "the portal's pages in a browser" chromium
 	@OVIRT_RDMA_LAB_KERNEL=$${OVIRT_RDMA_LAB_KERNEL:-6.12} $(BIN)/python -m lab.provision
-	@env -u VDSM_SOURCE $(BIN)/pytest -m "(lab or engine or rpm) and not faults and not selftest" \
+	@env -u VDSM_SOURCE tools/with-memory-tmpdir $(BIN)/pytest \
+	  -m "engine and not (lab or rpm or faults or selftest)" \
+	  -n 2 --dist loadfile --no-loadscope-reorder tests/engine tests/cli
+	@env -u VDSM_SOURCE $(BIN)/pytest -m "(lab or rpm) and not (faults or selftest)" \
 	  -n 2 --dist loadfile --no-loadscope-reorder tests/lab tests/engine tests/cli tests/rpm
 
 .PHONY: size

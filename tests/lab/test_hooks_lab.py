@@ -122,7 +122,10 @@ def test_ansible_gets_what_each_netdev_is(host: HookedHost) -> None:
     host.said("ip link add link ib0 name backup type ipoib pkey 0x8064")
     host.said("modprobe bonding; ip link add bond7 type bond")
     program = "/etc/ansible/facts.d/ovirt_rdma.fact"
-    found = json.loads(host.said(f"runuser -u nobody -- {program}"))["interfaces"]
+    # It waits for 10 s, which may be too short in a guest on a busy machine.
+    printed = f"runuser -u nobody -- {program} > /run/printed"
+    host.wait_until(f"{{ {printed}; grep -q interfaces /run/printed; }}", 120)
+    found = json.loads(host.said("cat /run/printed"))["interfaces"]
     here = json.loads(host.said("ovirt-rdma-host facts --interfaces -o json"))
     assert found == here["interfaces"]
     by_name = {one["name"]: one for one in found}
