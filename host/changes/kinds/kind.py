@@ -311,9 +311,8 @@ class AtomicChange:
 
     def with_before(self, values: Values) -> AtomicChange:
         """Return it with these values as the ``before`` of its changes."""
-        pairs = zip(self.changes, values)
-        changes = tuple(replace(change, before=value) for change, value in pairs)
-        return replace(self, changes=changes)
+        changes = (replace(c, before=value) for c, value in zip(self.changes, values))
+        return replace(self, changes=tuple(changes))
 
     @property
     def is_applied(self) -> bool:
@@ -326,15 +325,10 @@ class AtomicChange:
         return self.run, self.step
 
 
-@dataclass(frozen=True)
-class Property:
-    """A property of the host, which has one value. ``target`` is a profile's UUID if
-    the change has ``new:NETDEV``.
-    """
-
-    kind: str
-    target: str
-    name: str
+Property = tuple[str, str, str]
+"""Kind, target and name of something that has one value. The target is a profile's UUID
+if that of the change is ``new:NETDEV``.
+"""
 
 
 @dataclass(frozen=True)
@@ -387,9 +381,8 @@ class Kind:
         described = f"{change.target} {change.name}".strip()
         wanted = None if change.name and not self.is_named else self.values()
         if wanted is None:
-            return (
-                f"{change.kind} {described!a} is not something that ovirt-rdma changes"
-            )
+            what = f"{change.kind} {described!a}"
+            return f"{what} is not something that ovirt-rdma changes"
         for value in (change.before, change.after):
             if value is not None and not re.fullmatch(wanted, value, re.DOTALL):
                 return f"{value[:60]!a} is not a valid value for {described}"
@@ -402,7 +395,7 @@ class Kind:
     @property
     def sets(self) -> Property:
         """The property that the change sets."""
-        return Property(self.change.kind, self.change.target, self.change.name)
+        return self.change.kind, self.change.target, self.change.name
 
     @property
     def netdev(self) -> Optional[str]:

@@ -296,7 +296,7 @@ class PkeyChild(LiveFile):
     @property
     def sets(self) -> Property:
         # All children of a netdev have one file.
-        return Property(SYSFS, self.change.target, self.change.after or "")
+        return SYSFS, self.change.target, self.change.after or ""
 
     @property
     def made_netdev(self) -> Optional[str]:

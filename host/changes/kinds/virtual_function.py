@@ -87,7 +87,7 @@ class _OfVfs(Kind):
     @property
     def sets(self) -> Property:
         numbers = ",".join(map(str, self._numbers))
-        return Property(VF, self.change.target, f"{self.change.name} {numbers}".strip())
+        return VF, self.change.target, f"{self.change.name} {numbers}".strip()
 
     @property
     def effect(self) -> str:
