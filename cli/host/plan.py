@@ -427,18 +427,14 @@ def _document(
             outcome = APPLIED if line.id in applied else ROLLED_BACK_STEP
         if outcome not in (LEFT, REFUSED):
             steps.append({**asdict(line), "outcome": outcome})
+    refused = done.prepared.decision.refused
     return {
-        "run": result.run,
-        "outcome": result.outcome,
-        "sentence": result.sentence,
+        **report.document(result),
         "steps": steps,
         "left": [left.document() for left in done.left],
-        "refused": [
-            {"id": one.id, "why": one.refused} for one in done.prepared.decision.refused
-        ],
+        "refused": [{"id": step.id, "why": step.refused} for step in refused],
         "confirm_by": done.confirm_by,
         "recovered": recovered and recovered.sentence,
-        "notes": report.notes,
     }
 
 

@@ -105,14 +105,7 @@ class Left:
 
     def document(self) -> dict[str, object]:
         """Return it for ``-o json``, with the ``id`` of ``why``."""
-        return {
-            "step": self.step,
-            "what": self.what,
-            "id": self.why.id,
-            "why": self.why,
-            "fix": self.fix,
-            "failed": self.failed,
-        }
+        return {**vars(self), "id": self.why.id}
 
 
 @dataclass(frozen=True)
