@@ -107,18 +107,13 @@ class Sysfs(Kind):
 
     @property
     def netdev(self) -> Optional[str]:
-        return self._netdev_and_file[0]
+        found = _NET_FILE.fullmatch(self.change.target)
+        return found[1] if found and found[2] in self.FILES else None
 
     @property
     def sysfs_file(self) -> str:
-        return self._netdev_and_file[1]
-
-    @property
-    def _netdev_and_file(self) -> tuple[Optional[str], str]:
         found = _NET_FILE.fullmatch(self.change.target)
-        if found is None or found[2] not in self.FILES:
-            return None, ""
-        return found[1], found[2]
+        return found[2] if found and found[2] in self.FILES else ""
 
     @property
     def port(self) -> Optional[tuple[str, int]]:
@@ -143,9 +138,8 @@ class Sysfs(Kind):
         return replace(self.change, target=f"{NET_CLASS}/{name}/{self.sysfs_file}")
 
     def describe(self) -> str:
-        if self.netdev:
-            return f"{self.sysfs_file} of {self.netdev}"
-        return self.change.target
+        of_netdev = f"{self.sysfs_file} of {self.netdev}"
+        return of_netdev if self.netdev else self.change.target
 
     def manual_fix(self, value: Optional[str]) -> str:
         return f"echo {shlex.quote(value or '')} > {shlex.quote(self.change.target)}"
@@ -154,10 +148,8 @@ class Sysfs(Kind):
         target = self.change.target
         try:
             data = read_file(host.path(target))
-        except (FileNotFoundError, NotADirectoryError):
-            return Reading()
         except OSError as e:
-            if e.errno == errno.ENODEV:
+            if e.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENODEV):
                 return Reading()
             return Reading(problem=f"{target} cannot be read: {e.strerror}")
         return Reading(data.decode("utf-8", "surrogateescape").strip())
@@ -189,8 +181,7 @@ class Sysfs(Kind):
 
     def _explain(self, path: str, value: str, error: OSError) -> tuple[str, str]:
         """Return the sentence and the fix for an error of a write."""
-        meaning = _MEANINGS.get(error.errno or 0, "")
-        fix = ""
+        meaning, fix = _MEANINGS.get(error.errno or 0, ""), ""
         if error.errno == errno.EINVAL and self.sysfs_file == MODE_FILE:
             meaning = f"the adapter of {self.netdev} has no {value} mode"
             fix = "write transport_mode: auto or datagram for it in the policy"
@@ -254,11 +245,10 @@ class PortType(Sysfs):
 
 def _wait_for_netdevs(host: Host, address: str, before: dict[str, int]) -> None:
     """Wait until each port has as many netdevs as before; their names may differ."""
-    wanted = Counter(before.values())
 
     def back() -> bool:
-        now = Counter(netdevs_of_pci(host, address).values())
-        return not wanted - now
+        now = netdevs_of_pci(host, address).values()
+        return not Counter(before.values()) - Counter(now)
 
     if not host.wait_for(back, NETDEVS_BACK_S):
         names = " and ".join(sorted(before))
@@ -349,7 +339,7 @@ class PkeyChild(LiveFile):
             if self.child(host) is None:
                 return
             raise
-        if not host.wait_for(lambda: self.child(host) is None, CHILD_S):
+        if not host.wait_for(lambda: self.is_gone(host), CHILD_S):
             raise EffectFailed(
                 "netdev-not-removed",
                 f"{name} still exists {CHILD_S:g} s after its removal",
@@ -365,20 +355,14 @@ class PkeyChild(LiveFile):
         for name in host.tree.names(NET_CLASS):
             folder = f"{NET_CLASS}/{name}"
             own = partition_of(host.tree.text(f"{folder}/pkey"))
-            if (
-                own == partition_of(pkey)
-                and host.tree.text(f"{folder}/parent") == parent
-            ):
+            is_child = host.tree.text(f"{folder}/parent") == parent
+            if is_child and own == partition_of(pkey):
                 return name
         return None
 
     def _parts(self) -> tuple[str, str]:
-        if self.netdev is None or not self.change.after:
-            raise EffectFailed(
-                "change-not-allowed",
-                f"{self.change.target} does not make a P_Key child",
-            )
-        return self.netdev, self.change.after
+        """The parent and the P_Key: a change without both is refused."""
+        return self.netdev or "", self.change.after or ""
 
 
 _STATES = {True: "on", False: "off"}
@@ -449,9 +433,8 @@ class OffloadState(NetdevSetting):
         try:
             shown = self._feature(host)
         except CommandFailed as e:
-            raise EffectFailed(
-                "ethtool-failed", f"{failure}: ethtool -k {name}: {e}"
-            ) from None
+            sentence = f"{failure}: ethtool -k {name}: {e}"
+            raise EffectFailed("ethtool-failed", sentence) from None
         if shown is None or _STATES[shown.on] != value:
             raise EffectFailed("offload-unchanged", f"{failure}: it did not change")
 
@@ -500,18 +483,15 @@ class DcbSetting(NetdevSetting):
     is_named = True
 
     def values(self) -> Optional[str]:
-        if not re.fullmatch(NETDEV, self.change.target):
-            return None
-        known = "dscp" if self._dscp else self.change.name
-        return _DCB_VALUES[known][0] if known in _DCB_VALUES else None
+        known = re.fullmatch(NETDEV, self.change.target) is not None
+        return _DCB_VALUES[self._setting][0] if known and self._setting else None
 
     def refusal(self) -> str:
         refused, after = super().refusal(), self.change.after or ""
         if refused:
             return refused
-        known = "dscp" if self._dscp else self.change.name
-        right = re.fullmatch(_DCB_VALUES[known][1], after) is not None
-        if right and known == "buffers":
+        right = re.fullmatch(_DCB_VALUES[self._setting][1], after) is not None
+        if right and self._setting == "buffers":
             made = _buffers(after)
             each = sorted(n for one in made for n in one.priorities) == [*range(8)]
             right = each and all(one.size or not one.priorities for one in made)
@@ -521,6 +501,12 @@ class DcbSetting(NetdevSetting):
     def _dscp(self) -> Optional[str]:
         found = _DSCP.fullmatch(self.change.name)
         return found[1] if found else None
+
+    @property
+    def _setting(self) -> str:
+        """Its name in _DCB_VALUES, or "" if it has none."""
+        name = "dscp" if self._dscp else self.change.name
+        return name if name in _DCB_VALUES else ""
 
     @property
     def effect(self) -> str:
