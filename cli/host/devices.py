@@ -166,9 +166,7 @@ def _gbps(mbps: int) -> str:
 
 
 def _of(*both: Optional[int], unless: tuple[Optional[int], ...] = (None,)) -> str:
-    """Return ``2048/4096``, with a question mark for an unknown number; nothing if both
-    are in ``unless``.
-    """
+    """Return ``2048/4096``, ``?`` for an unknown number; "" for both of ``unless``."""
     if {*both} <= {*unless}:
         return ""
     return "/".join("?" if value is None else str(value) for value in both)

@@ -74,9 +74,7 @@ class Listener:
 
 
 class LineListener(Listener):
-    """Gives ``say`` a line for each step at once, because the run may be killed later,
-    and each note.
-    """
+    """Gives ``say`` a line for each step at once: the run may be killed later."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -230,9 +228,7 @@ class Ledger:
         return Ledger(tuple(runs.values()))
 
     def compacted(self, newest: int = RUNS_KEPT) -> Ledger:
-        """Return the ledger with the newest runs, open runs, and runs with changes that
-        are applied.
-        """
+        """Return it with the newest, open and applied runs."""
         old = len(self.runs) - newest
         return Ledger(
             tuple(

@@ -77,9 +77,7 @@ class Decided:
     decision: Decision
 
     def hold_against(self, plan: SavedPlan) -> None:
-        """Raise Refused, with each difference on a line, if ``plan`` differs from what
-        would be done now.
-        """
+        """Raise Refused, with all differences, unless ``plan`` is up to date."""
         now = self.facts.hostname, self.policy.digest, self.decision.applicable
         reasons = differences(plan, *now)
         if reasons:
@@ -406,9 +404,7 @@ class HostRun:
         return self._facts
 
     def still_planned(self, policy: StoredPolicy) -> Collection[str]:
-        """Return the ids of the steps that ``policy`` requires now; after a run, those
-        had no effect.
-        """
+        """Return the steps that ``policy`` still requires, which had no effect."""
         decision = decide(HostReader(self.root, self.run).facts(), policy.policy)
         return frozenset(step.id for step in decision.applicable)
 
@@ -549,9 +545,7 @@ class HostRun:
         return result
 
     def _why_roll_back(self, run: Run, unconfirmed: Optional[int]) -> str:
-        """Return, as a clause, why ``run``, which awaits confirmation, must be rolled
-        back now, or "".
-        """
+        """Return why ``run``, which is unconfirmed, must be rolled back now, or ""."""
         limit, boot = run.confirm_by, self.effects.boot_id()
         if limit is not None and self.effects.now() >= limit:
             return f"run {run.number} was not confirmed in time"

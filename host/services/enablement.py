@@ -154,9 +154,7 @@ _MARKERS = {marker_text(mode).encode(): mode for mode in MODES}
 
 
 def read_state(root: Path) -> EnablementState:
-    """Read the state below ``root``. Raises Problem if a folder of the system cannot be
-    read.
-    """
+    """Read the state below ``root``. Raises Problem if it cannot be read."""
     folder = under(root, DROPIN_DIRECTORY)
     try:
         marker, mode = _one_of(_MARKERS, under(root, ENABLED))
@@ -186,9 +184,7 @@ def read_state(root: Path) -> EnablementState:
 
 
 def marker_mode(root: Path) -> Optional[str]:
-    """Return the mode in the marker below ``root``; None if there is no marker of ours
-    or it cannot be read.
-    """
+    """Return the mode in our marker; None without one, or if it cannot be read."""
     try:
         return _one_of(_MARKERS, under(root, ENABLED))[1]
     except OSError:
@@ -530,9 +526,7 @@ _run = partial(run_command, timeout_s=_COMMAND_TIMEOUT_S)
 
 
 def refuse_foreign(state: EnablementState, *, vdsmd: bool) -> None:
-    """Raise Refused if a foreign file or folder is in a place of all modes,
-    or of mode ``vdsmd``.
-    """
+    """Raise Refused if a foreign file is in a place of all modes, or of mode vdsmd."""
     places = [(state.marker, ENABLED), (state.note, FOLDER_NOTE)]
     if vdsmd:
         places.append((state.directory, DROPIN_DIRECTORY))

@@ -53,9 +53,7 @@ session of their own: Ctrl-C ends the run, but only after the tool has ended.
 
 
 class EffectFailed(Problem):
-    """A change could not be made or undone. ``untouched``: it has certainly changed
-    nothing, so there is nothing of ours to undo.
-    """
+    """A change could not be made or undone. ``untouched``: nothing was changed."""
 
     untouched = False
 
@@ -232,9 +230,7 @@ def _is_at(tree: FileTree, name: str, place: Place) -> bool:
 
 
 def _is_of_pkey(tree: FileTree, name: str, place: Place) -> bool:
-    """Whether the netdev has the P_Key of ``place``; if that has none, whether it is a
-    base netdev.
-    """
+    """Whether the netdev has the P_Key of ``place``, or is a base netdev as that."""
     files = tree.names(f"{NET_CLASS}/{name}")
     base = "create_child" in files
     if place.pkey is None or base:
@@ -246,9 +242,7 @@ def _is_of_pkey(tree: FileTree, name: str, place: Place) -> bool:
 
 
 def _pci(tree: FileTree, name: str) -> Optional[str]:
-    """Return the PCI address of a netdev's device. The device may be below the PCI
-    function, as with virtio.
-    """
+    """Return the netdev's PCI address. Its device may be below that, as with virtio."""
     device = tree.real_path(f"{NET_CLASS}/{name}/device")
     parts = device.parts[::-1] if device else ()
     return next((part for part in parts if part.count(":") == 2), None)
@@ -374,9 +368,7 @@ class Kind:
         return None
 
     def refusal(self) -> str:
-        """Return, as a sentence without a full stop, why none of our rules makes such a
-        change; else "".
-        """
+        """Return why no rule of ours makes such a change, as a clause; else ""."""
         change = self.change
         described = f"{change.target} {change.name}".strip()
         wanted = None if change.name and not self.is_named else self.values()
@@ -415,9 +407,7 @@ class Kind:
         return self.port[0] if self.port else None
 
     def interrupts(self, users: NetdevUsers) -> tuple[str, ...]:
-        """Return who is interrupted, as text, if its link goes down, or what it made is
-        removed.
-        """
+        """Return who is interrupted if its link, or what it made, goes down."""
         if self.port:
             return users.of_adapter(self.port[0], removed=True)
         name = self.made_netdev or self.netdev
@@ -454,15 +444,11 @@ class Kind:
         return LIVE
 
     def lasts(self, managed: bool) -> bool:
-        """Whether the value survives a boot. ``managed``: NetworkManager manages the
-        netdev, and sets what its profile has.
-        """
+        """Whether the value survives a boot. ``managed``: by NetworkManager."""
         return not self.is_volatile
 
     def place(self, facts: Facts) -> Optional[Place]:
-        """Return where its netdev or adapter is, according to the facts for which it
-        was planned; None if it is for neither.
-        """
+        """Return where its netdev or adapter is in ``facts``; None without either."""
         if self.port:
             return Place(pci=self.port[0], port=self.port[1])
         return None if self.netdev is None else place_of_netdev(self.netdev, facts)
@@ -484,9 +470,7 @@ class Kind:
     # Values.
 
     def normal(self, value: str) -> Optional[str]:
-        """Return ``value`` in the one form that all texts of its meaning have, None if
-        it means that nothing is set.
-        """
+        """Return ``value`` in its one form; None if it means that nothing is set."""
         return normal_text(value.strip()) or None
 
     def same(self, one: Optional[str], other: Optional[str]) -> bool:
@@ -524,9 +508,7 @@ class Kind:
         return "none" if value is None else value.strip() or "empty"
 
     def manual_fix(self, value: Optional[str]) -> str:
-        """Return the command with which an operator restores ``value``, which is None
-        if there was none; "" if there is none.
-        """
+        """Return the command that restores ``value``, None for none; else ""."""
         return ""
 
     # On the host.
@@ -553,14 +535,10 @@ class Kind:
         raise NotImplementedError
 
     def take_effect(self, host: Host) -> None:
-        """Do what the new value needs to take effect and may take the link down. Raises
-        EffectFailed.
-        """
+        """Make the value effective, with the link down. Raises EffectFailed."""
 
     def undo(self, host: Host) -> None:
-        """Restore ``before``, unless it is there; do nothing for what is gone. Raises
-        EffectFailed.
-        """
+        """Restore ``before``, unless it is there, or all is gone."""
         before, present = self.change.before, self.read(host)
         if before is not None and present != NO_VALUE and present.value != before:
             self.put(host, before)
@@ -581,9 +559,7 @@ class Kind:
 
 
 def normal_text(text: str) -> str:
-    """Return a whole number in decimal digits, a switch as ``on`` or ``off``, other
-    text in small letters.
-    """
+    """Return a number in decimal digits, switches as on or off, else small letters."""
     text = text.lower()
     try:
         return str(int(text, 16 if text.startswith("0x") else 10))

@@ -424,9 +424,7 @@ class OffloadState(NetdevSetting):
         return Reading(_STATES[on])
 
     def put(self, host: Host, value: str) -> None:
-        """Turn the offload on or off. Raises EffectFailed, also if the kernel only
-        remembers the request.
-        """
+        """Raises EffectFailed also if the kernel only remembers the request."""
         name, feature = self.change.target, self.change.name
         failure = f"{feature} of {name} cannot be turned {value}"
         host.run_or_fail(failure, ("ethtool", "-K", name, feature, value))
