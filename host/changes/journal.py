@@ -74,7 +74,7 @@ class Listener:
 
 
 class LineListener(Listener):
-    """Gives ``say`` a line for each step at once: the run may be killed later."""
+    """Gives ``say`` each step and note at once, because the run may be killed later."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say

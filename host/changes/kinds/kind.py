@@ -230,7 +230,7 @@ def _is_at(tree: FileTree, name: str, place: Place) -> bool:
 
 
 def _is_of_pkey(tree: FileTree, name: str, place: Place) -> bool:
-    """Whether the netdev has the P_Key of ``place``, or is a base netdev as that."""
+    """Whether the netdev has the P_Key of ``place``; without one, is a base one."""
     files = tree.names(f"{NET_CLASS}/{name}")
     base = "create_child" in files
     if place.pkey is None or base:
@@ -407,7 +407,7 @@ class Kind:
         return self.port[0] if self.port else None
 
     def interrupts(self, users: NetdevUsers) -> tuple[str, ...]:
-        """Return who is interrupted if its link, or what it made, goes down."""
+        """Return who loses something if its link goes down, or what it made goes."""
         if self.port:
             return users.of_adapter(self.port[0], removed=True)
         name = self.made_netdev or self.netdev
@@ -508,7 +508,7 @@ class Kind:
         return "none" if value is None else value.strip() or "empty"
 
     def manual_fix(self, value: Optional[str]) -> str:
-        """Return the command that restores ``value``, None for none; else ""."""
+        """Return the command that restores ``value``, None if there was none; or ""."""
         return ""
 
     # On the host.
@@ -538,7 +538,7 @@ class Kind:
         """Make the value effective, with the link down. Raises EffectFailed."""
 
     def undo(self, host: Host) -> None:
-        """Restore ``before``, unless it is there, or all is gone."""
+        """Restore ``before``, if the target exists. Raises EffectFailed."""
         before, present = self.change.before, self.read(host)
         if before is not None and present != NO_VALUE and present.value != before:
             self.put(host, before)
