@@ -71,7 +71,7 @@ MTU_FILE = "mtu"
 _NET_FILE = re.compile(rf"{NET_CLASS}/({NETDEV})/([\w/]+)")
 _PORT_FILE = re.compile(
     r"/sys/bus/pci/devices/([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
-    r"/mlx4_port([12])(_mtu)?"
+    r"/mlx4_port([12])(?:_mtu)?"
 )
 
 # mlx4 takes the ports' links down and up, and udev renames the netdevs.
@@ -91,6 +91,15 @@ _MEANINGS = {
 }
 
 
+# Congestion notification of a priority, at one end: mlx5 of MLNX_OFED only. It takes no
+# link down, and nobody else sets it.
+_ECN_FILES = {
+    f"ecn/{end}/enable/{priority}": "[01]"
+    for end in ("roce_np", "roce_rp")
+    for priority in range(8)
+}
+
+
 class Sysfs(Kind):
     """A file of a netdev or of an adapter. FILES has the netdev's files that it may
     write, with the patterns of their values.
@@ -98,12 +107,14 @@ class Sysfs(Kind):
 
     name = SYSFS
     is_volatile = True
-    FILES: ClassVar[dict[str, str]] = {MODE_FILE: MODE, MTU_FILE: NUMBER}
+    FILES: ClassVar[dict[str, str]] = {MODE_FILE: MODE, MTU_FILE: NUMBER, **_ECN_FILES}
 
     def values(self) -> Optional[str]:
         if self.netdev:
             return self.FILES[self.sysfs_file]
-        return NUMBER if self.port and self.change.target.endswith("_mtu") else None
+        types = "ib|eth|auto"
+        of_port = NUMBER if self.change.target.endswith("_mtu") else types
+        return of_port if self.port else None
 
     @property
     def netdev(self) -> Optional[str]:
@@ -122,7 +133,7 @@ class Sysfs(Kind):
 
     @property
     def effect(self) -> str:
-        return LINK_DOWN
+        return LIVE if self.sysfs_file in _ECN_FILES else LINK_DOWN
 
     def interrupts(self, users: NetdevUsers) -> tuple[str, ...]:
         if not (self.netdev and self.is_mtu):
@@ -130,7 +141,7 @@ class Sysfs(Kind):
         return users.of_mtu(self.netdev)
 
     def lasts(self, managed: bool) -> bool:
-        return managed
+        return managed and self.sysfs_file not in _ECN_FILES
 
     def on_netdev(self, name: str) -> Change:
         if self.netdev is None:
@@ -152,7 +163,9 @@ class Sysfs(Kind):
             if e.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENODEV):
                 return Reading()
             return Reading(problem=f"{target} cannot be read: {e.strerror}")
-        return Reading(data.decode("utf-8", "surrogateescape").strip())
+        # For the type "auto" of an mlx4 port, the kernel shows "auto (eth)".
+        text = data.decode("utf-8", "surrogateescape").strip()
+        return Reading(text.partition(" ")[0])
 
     def put(self, host: Host, value: str) -> None:
         before = netdevs_of_pci(host, self.port[0]) if self.port else {}
@@ -201,48 +214,6 @@ class Sysfs(Kind):
         return (f"{sentence} ({message})" if meaning else sentence), fix
 
 
-class LiveFile(Sysfs):
-    """A file of a netdev that takes no link down, and that nobody else sets."""
-
-    @classmethod
-    def is_for(cls, change: Change) -> bool:
-        return change.kind == SYSFS and cls(change).netdev is not None
-
-    @property
-    def effect(self) -> str:
-        return LIVE
-
-    def lasts(self, managed: bool) -> bool:
-        return False
-
-
-class EcnSwitch(LiveFile):
-    """Congestion notification of a priority, at one end: mlx5 of MLNX_OFED only."""
-
-    FILES: ClassVar[dict[str, str]] = {
-        f"ecn/{end}/enable/{priority}": "[01]"
-        for end in ("roce_np", "roce_rp")
-        for priority in range(8)
-    }
-
-
-class PortType(Sysfs):
-    """The type of an mlx4 port; the kernel shows ``auto (eth)`` for ``auto``."""
-
-    @classmethod
-    def is_for(cls, change: Change) -> bool:
-        found = _PORT_FILE.fullmatch(change.target)
-        return change.kind == SYSFS and found is not None and not found[3]
-
-    def values(self) -> Optional[str]:
-        return "ib|eth|auto" if self.port else None
-
-    def read(self, host: Host) -> Reading:
-        reading = super().read(host)
-        words = (reading.value or "").split()
-        return Reading(words[0], reading.problem) if words else reading
-
-
 def _wait_for_netdevs(host: Host, address: str, before: dict[str, int]) -> None:
     """Wait until each port has as many netdevs as before; their names may differ."""
 
@@ -275,13 +246,24 @@ def child_name(parent: str, pkey: str) -> str:
     return f"{parent[:PARENT_LENGTH]}.{int(pkey, 16):04x}"
 
 
-class PkeyChild(LiveFile):
+class PkeyChild(Sysfs):
     """A child of ``netdev`` with the P_Key ``after``; its value is that P_Key if the
     child exists, else None. Each child is a property of its own.
     """
 
     is_maker = True
     FILES: ClassVar[dict[str, str]] = {CREATE_CHILD: PKEY}
+
+    @classmethod
+    def is_for(cls, change: Change) -> bool:
+        return change.kind == SYSFS and cls(change).netdev is not None
+
+    @property
+    def effect(self) -> str:
+        return LIVE
+
+    def lasts(self, managed: bool) -> bool:
+        return False
 
     @property
     def sets(self) -> Property:

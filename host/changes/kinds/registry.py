@@ -19,10 +19,8 @@ from ovirt_rdma.host.changes.kinds.kind import (
 )
 from ovirt_rdma.host.changes.kinds.netdev import (
     DcbSetting,
-    EcnSwitch,
     OffloadState,
     PkeyChild,
-    PortType,
     RoceTos,
     Sysfs,
 )
@@ -46,8 +44,6 @@ from ovirt_rdma.host.rules.base import LINK_DOWN, Change
 # The first that a change is for counts: a P_Key child is a write to /sys too.
 KINDS: tuple[type[Kind], ...] = (
     PkeyChild,
-    PortType,
-    EcnSwitch,
     Sysfs,
     ProfileProperty,
     OffloadState,
