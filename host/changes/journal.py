@@ -59,32 +59,23 @@ PARTLY = "partly rolled back"
 
 
 class Listener:
-    """Receives the progress of a run; this one ignores it. An OSError that it raises (a
-    closed pipe) does not stop the run.
+    """Receives the progress of a run. This one gives ``say`` a line for each step that
+    is done, at once, because the run may be killed later, and each note. An OSError
+    that it raises (a closed pipe) does not stop the run.
     """
+
+    def __init__(self, say: Callable[[str], object] = lambda line: None) -> None:
+        self._say = say
 
     def doing(self, step_id: str, sentence: str) -> None:
         """Called when a step begins."""
 
     def done(self, step_id: str, before: str, after: str) -> None:
         """Called when a step is done and verified; the values are the step's texts."""
-
-    def note(self, sentence: str) -> None:
-        """Called with a sentence that the operator should know."""
-
-
-class LineListener(Listener):
-    """Gives ``say`` each step and note at once, because the run may be killed later."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-
-    def done(self, step_id: str, before: str, after: str) -> None:
-        """As :meth:`Listener.done`."""
         self._say(f"{step_id}: {before} -> {after}")
 
     def note(self, sentence: str) -> None:
-        """As :meth:`Listener.note`."""
+        """Called with a sentence that the operator should know."""
         self._say(sentence)
 
 

@@ -20,7 +20,7 @@ from typing import Callable, Optional, Union
 from ovirt_rdma.host.changes.journal import (
     DONE,
     HOOK,
-    LineListener,
+    Listener,
     Run,
     refuse_while_open,
 )
@@ -74,7 +74,7 @@ class HookRun(HostRun):
         if run is None and Path(root) == Path("/"):
             run = partial(run_command, timeout_s=TOOL_TIMEOUT_S)
         effects = effects or HostEffects(root, run, activates=False)
-        super().__init__(root, by, LineListener(say), run, effects)
+        super().__init__(root, by, Listener(say), run, effects)
 
     def recover_live(self) -> None:
         """Do :meth:`HostRun.recover` as far as a hook may: a rollback may take down
