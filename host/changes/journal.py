@@ -19,10 +19,10 @@ the journal then shows an open run, which the next one closes.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import Callable, Optional, Union
@@ -407,5 +407,4 @@ class JournalWriter:
 
 def iso(seconds: float) -> str:
     """Return a time in seconds since 1970 UTC as ISO 8601, with whole seconds."""
-    at = datetime.fromtimestamp(seconds, timezone.utc)
-    return at.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

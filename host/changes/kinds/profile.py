@@ -74,7 +74,6 @@ from ovirt_rdma.host.system.files import (
     sync_directory,
     write_atomically,
 )
-from ovirt_rdma.host.system.safe_file import read_file
 
 FOLDER = "/etc/NetworkManager/system-connections"
 UUID = "connection.uuid"
@@ -355,13 +354,10 @@ class ProfileProperty(Kind):
         """Return the text of the file that we made for a new profile; None if it does
         not exist, or is another profile's.
         """
-        if self.netdev is None:
+        data = host.tree.data(path_of(self.netdev)) if self.netdev else None
+        if data is None:
             return None
-        try:
-            path = host.path(path_of(self.netdev))
-            text = read_file(path).decode("utf-8", "surrogateescape")
-        except OSError:
-            return None
+        text = data.decode("utf-8", "surrogateescape")
         return text if value_in(text, UUID) == self.uuid else None
 
     def _activate(self, host: Host, changed: str) -> None:
