@@ -413,8 +413,8 @@ class VfPkeys(_OfVfs):
     def _entries(self, host: Host, folder: str) -> list[str]:
         """Return the first entries of a table, up to one that is not used."""
         entries: list[str] = []
-        while (host.tree.text(f"{folder}/{len(entries)}") or "none") != "none":
-            entries.append(host.tree.text(f"{folder}/{len(entries)}") or "")
+        while (index := host.tree.number(f"{folder}/{len(entries)}")) is not None:
+            entries.append(str(index))
         return entries
 
 
