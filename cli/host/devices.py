@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import compress
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, Callable, NamedTuple, Optional
@@ -61,34 +62,25 @@ class Section:
             output.line(self._title if self._rows else f"{self._title}: none")
         if not self._rows:
             return
-        used = [
-            n for n, _ in enumerate(self._headings) if any(r[n] for r in self._rows)
-        ]
+        used = [any(column) for column in zip(*self._rows)]
         output.table(
-            [self._headings[n] for n in used],
-            [[row[n] or NOTHING for n in used] for row in self._rows],
+            [*compress(self._headings, used)],
+            [[cell or NOTHING for cell in compress(row, used)] for row in self._rows],
             minor=_MINOR,
         )
 
 
-def known(*parts: Optional[str], between: str = ", ") -> Optional[str]:
+def known(*parts: object, between: str = ", ") -> Optional[str]:
     """Join the parts that are known; None if none is."""
-    return between.join(part for part in parts if part) or None
-
-
-def number(value: Optional[int]) -> Optional[str]:
-    """Return a number as text; None for None."""
-    return None if value is None else str(value)
+    return between.join(str(part) for part in parts if part not in (None, "")) or None
 
 
 def _cell(value: object) -> Optional[str]:
-    if isinstance(value, tuple):
-        return known(*value)
-    return value if value is None or isinstance(value, str) else str(value)
+    return known(*value) if isinstance(value, tuple) else known(value)
 
 
 def _rdma_port(netdev: Netdev) -> Optional[str]:
-    return known(netdev.rdma_device, number(netdev.rdma_port), between="/")
+    return known(netdev.rdma_device, netdev.rdma_port, between="/")
 
 
 def _tso(netdev: Netdev) -> Optional[str]:
@@ -174,9 +166,7 @@ def _gbps(mbps: int) -> str:
 
 
 def _of(*both: Optional[int], unless: tuple[Optional[int], ...] = (None,)) -> str:
-    """Return ``2048/4096``, with a question mark for an unknown number; nothing if both
-    are in ``unless``.
-    """
+    """Return ``2048/4096``, ``?`` for an unknown number; "" for both of ``unless``."""
     if {*both} <= {*unless}:
         return ""
     return "/".join("?" if value is None else str(value) for value in both)
@@ -196,7 +186,7 @@ def _netdevs(facts: Facts, device: RdmaDevice, port: RdmaPort) -> tuple[str, ...
 def _pkeys(of: _OfPort) -> tuple[str, ...]:
     shown = [_pkey(pkey.value) for pkey in of.port.pkeys[:_MOST_PKEYS]]
     more = len(of.port.pkeys) - len(shown)
-    return (*shown, *([f"and {more} more"] if more else ()))
+    return (*shown, f"and {more} more" if more else "")
 
 
 def _pkey(value: str) -> str:
@@ -221,7 +211,7 @@ def interfaces(facts: Facts, fabric: Optional[FabricPolicy] = None) -> Section:
         "RDMA PORT=port, GUID=guid, PARENT=parent, P_KEY=pkey, VLAN=vlan, "
         "MTU=mtu, SPEED=speed, NETWORKS=networks, ROLES=roles",
         even_empty=True,
-        port=lambda one: known(one.device, number(one.port), between="/"),
+        port=lambda one: known(one.device, one.port, between="/"),
         pkey=lambda one: _interface_pkey(one, described),
         speed=lambda one: f"{_gbps(one.speed_mbps)} Gb/s" if one.speed_mbps else None,
     )

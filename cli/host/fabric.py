@@ -217,11 +217,7 @@ class _Changing(HostVerb):
         result, proof = outcome.result, outcome.proof
         if not output.for_people:
             content = {
-                "run": result.run,
-                "outcome": result.outcome,
-                "sentence": result.sentence,
-                "steps": [asdict(line) for line in report.lines],
-                "left": [left.document() for left in result.left],
+                **report.document(result),
                 "notes": [*report.notes, *proof.notes],
                 "proven": proof.proven,
                 "unlike": sentences(proof.unlike),

@@ -321,7 +321,6 @@ class Apply(HostVerb):
         for one in left:
             report.add(Line(one.step, LEFT), one.why)
         timeout, timers = self.confirm_timeout, list[ConfirmationTimer]()
-        confirm_by = timeout and int(host.effects.now()) + timeout
 
         def set_timer(run: int) -> None:
             if timeout is not None:
@@ -343,7 +342,7 @@ class Apply(HostVerb):
                     gated.steps,
                     prepared.facts,
                     policy=policy.digest,
-                    confirm_by=confirm_by,
+                    confirm_by=timeout and int(host.effects.now()) + timeout,
                     on_begin=set_timer,
                     verify=prove,
                 )
@@ -352,10 +351,8 @@ class Apply(HostVerb):
                 raise
             if result.outcome != DONE:
                 stop_timer()
-        if result.outcome != DONE or result.run is None:
-            confirm_by = None
         awaiting = host.journal.ledger().awaiting
-        return _Done(prepared, (*left, *result.left), result, confirm_by, awaiting)
+        return _Done(prepared, (*left, *result.left), result, awaiting)
 
 
 @dataclass(frozen=True)
@@ -365,7 +362,6 @@ class _Done:
     prepared: Decided
     left: tuple[Left, ...]
     result: RunResult
-    confirm_by: Optional[int]
     awaiting: Optional[Run]
 
 
@@ -427,18 +423,14 @@ def _document(
             outcome = APPLIED if line.id in applied else ROLLED_BACK_STEP
         if outcome not in (LEFT, REFUSED):
             steps.append({**asdict(line), "outcome": outcome})
+    refused, run = done.prepared.decision.refused, done.awaiting
     return {
-        "run": result.run,
-        "outcome": result.outcome,
-        "sentence": result.sentence,
+        **report.document(result),
         "steps": steps,
         "left": [left.document() for left in done.left],
-        "refused": [
-            {"id": one.id, "why": one.refused} for one in done.prepared.decision.refused
-        ],
-        "confirm_by": done.confirm_by,
+        "refused": [{"id": step.id, "why": step.refused} for step in refused],
+        "confirm_by": run.confirm_by if run and run.number == result.run else None,
         "recovered": recovered and recovered.sentence,
-        "notes": report.notes,
     }
 
 

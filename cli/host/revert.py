@@ -7,7 +7,7 @@ the values from before these runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Optional
 
 from ovirt_rdma.cli.host.arguments import OTHER_RUN, HostVerb, add_link_down, as_root
@@ -199,8 +199,7 @@ class Revert(HostVerb):
         with one_run(context.root, by="revert"):
             recovered = host.recover(even_in_use=self.allow_link_down)
             ledger = host.journal.ledger()
-            applied = ledger.applied_steps
-            report.expect(applied)
+            report.expect(ledger.applied_steps)
             result = host.revert(self.step, allow_link_down=self.allow_link_down)
             after = host.journal.ledger()
             awaited = ledger.awaiting
@@ -217,9 +216,9 @@ class Revert(HostVerb):
         if output.for_people:
             _print_result(result, self.step, hostname, output)
         else:
-            output.document(
-                "revert", _revert_document(result, steps, recovered, report)
-            )
+            before = recovered and recovered.sentence
+            content = {"steps": steps, "recovered": before}
+            output.document("revert", {**report.document(result), **content})
         return 0 if result.outcome == DONE else 1
 
 
@@ -266,20 +265,3 @@ def _print_result(
     output.text(f"{summary}.")
     if failed or only is not None:
         output.next(f"{PROGRAM} status")
-
-
-def _revert_document(
-    result: RunResult,
-    steps: Sequence[dict[str, Any]],
-    recovered: Optional[RunResult],
-    report: RunReport,
-) -> dict[str, Any]:
-    return {
-        "run": result.run,
-        "outcome": result.outcome,
-        "sentence": result.sentence,
-        "steps": steps,
-        "left": [left.document() for left in result.left],
-        "recovered": recovered and recovered.sentence,
-        "notes": report.notes,
-    }

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Optional
+from typing import Any, Optional
 
 from ovirt_rdma.cli.output import Output
-from ovirt_rdma.host.changes.journal import Listener
+from ovirt_rdma.host.changes.journal import Listener, RunResult
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of_act
 from ovirt_rdma.host.changes.run import ConfirmationTimer, HostRun
@@ -79,24 +79,19 @@ class Line:
 
 
 class RunReport(Listener):
-    """Listens to a run, prints its steps and collects them for the document.
-
-    ``steps`` are the ids that may occur, for the width of their column; ``word`` is the
-    outcome of a step that is done.
+    """Listens to a run, prints its steps and collects them for the document; ``word``
+    is the outcome of a step that is done.
     """
 
-    def __init__(
-        self, output: Output, steps: Iterable[str] = (), word: str = DONE
-    ) -> None:
+    def __init__(self, output: Output, word: str = DONE) -> None:
         self._output = output
         self.word = word
         self._widest = 0
         self.lines: list[Line] = []
         self.notes: list[str] = []
-        self.expect(steps)
 
     def expect(self, steps: Iterable[str]) -> None:
-        """Make the column wide enough for these ids."""
+        """Make the column wide enough for the ids of the steps that may occur."""
         self._widest = max([self._widest, *map(len, steps)])
 
     def reading(self, what: str = "reading the host") -> None:
@@ -131,6 +126,17 @@ class RunReport(Listener):
         # A stdout that cannot be written is reported at the end; see flush().
         with contextlib.suppress(Problem):
             self._output.flush()
+
+    def document(self, result: RunResult) -> dict[str, Any]:
+        """Return what all verbs say of a run in their documents."""
+        return {
+            "run": result.run,
+            "outcome": result.outcome,
+            "sentence": result.sentence,
+            "steps": [asdict(line) for line in self.lines],
+            "left": [left.document() for left in result.left],
+            "notes": self.notes,
+        }
 
 
 # Runs the host's tools. None: the real ones on /, and no tools below another root.

@@ -213,9 +213,7 @@ def _degraded(
 
 
 def _drop_ins(root: str, problems: list[str]) -> Optional[dict[str, str]]:
-    """Return the texts of the policy's drop-ins, for the engine's tools; None if they
-    cannot be read.
-    """
+    """Return the texts of drop-ins, for the engine's tools; None if unreadable."""
     try:
         return read_drop_ins(under(root, POLICY_YAML))
     except PolicyProblem as problem:

@@ -151,9 +151,7 @@ def _about(
 def _restore(
     host: HostEffects, run: Optional[Runner], setting: AtomicChange
 ) -> tuple[bool, str]:
-    """Set one value; return whether the netdev has it then, and what was done, if
-    anything, or why not.
-    """
+    """Set one value; return whether it is set then, and a sentence if that is news."""
     change, kind = setting.changes[0], kind_of_act(setting)
     value = host.read(change, place=setting.place).value
     # The value that was written to a port of an adapter.

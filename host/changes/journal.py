@@ -19,10 +19,10 @@ the journal then shows an open run, which the next one closes.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import Callable, Optional, Union
@@ -59,34 +59,23 @@ PARTLY = "partly rolled back"
 
 
 class Listener:
-    """Receives the progress of a run; this one ignores it. An OSError that it raises (a
-    closed pipe) does not stop the run.
+    """Receives the progress of a run. This one gives ``say`` a line for each step that
+    is done, at once, because the run may be killed later, and each note. An OSError
+    that it raises (a closed pipe) does not stop the run.
     """
+
+    def __init__(self, say: Callable[[str], object] = lambda line: None) -> None:
+        self._say = say
 
     def doing(self, step_id: str, sentence: str) -> None:
         """Called when a step begins."""
 
     def done(self, step_id: str, before: str, after: str) -> None:
         """Called when a step is done and verified; the values are the step's texts."""
-
-    def note(self, sentence: str) -> None:
-        """Called with a sentence that the operator should know."""
-
-
-class LineListener(Listener):
-    """Gives ``say`` a line for each step at once, because the run may be killed later,
-    and each note.
-    """
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-
-    def done(self, step_id: str, before: str, after: str) -> None:
-        """As :meth:`Listener.done`."""
         self._say(f"{step_id}: {before} -> {after}")
 
     def note(self, sentence: str) -> None:
-        """As :meth:`Listener.note`."""
+        """Called with a sentence that the operator should know."""
         self._say(sentence)
 
 
@@ -105,14 +94,7 @@ class Left:
 
     def document(self) -> dict[str, object]:
         """Return it for ``-o json``, with the ``id`` of ``why``."""
-        return {
-            "step": self.step,
-            "what": self.what,
-            "id": self.why.id,
-            "why": self.why,
-            "fix": self.fix,
-            "failed": self.failed,
-        }
+        return {**vars(self), "id": self.why.id}
 
 
 @dataclass(frozen=True)
@@ -237,9 +219,7 @@ class Ledger:
         return Ledger(tuple(runs.values()))
 
     def compacted(self, newest: int = RUNS_KEPT) -> Ledger:
-        """Return the ledger with the newest runs, open runs, and runs with changes that
-        are applied.
-        """
+        """Return it with the newest, open and applied runs."""
         old = len(self.runs) - newest
         return Ledger(
             tuple(
@@ -427,5 +407,4 @@ class JournalWriter:
 
 def iso(seconds: float) -> str:
     """Return a time in seconds since 1970 UTC as ISO 8601, with whole seconds."""
-    at = datetime.fromtimestamp(seconds, timezone.utc)
-    return at.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

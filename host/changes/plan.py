@@ -78,9 +78,7 @@ class SavedPlan:
 
 
 def load(path: str) -> SavedPlan:
-    """Return the plan in a file. Raises Problem where it cannot be read, is not JSON,
-    or is not a plan.
-    """
+    """Return the plan in a file. Raises Problem if it has none that can be read."""
     where = f"plan file {path}"
     try:
         saved = PLAN.content(read_json(path))
@@ -180,9 +178,7 @@ _LIVE_ONLY = Sentence(
 
 @dataclass(frozen=True)
 class Gated:
-    """``steps`` may be done, in this order; ``left`` has each other step with the
-    reason.
-    """
+    """``steps`` may be done, in this order; ``left`` has the others, with reasons."""
 
     steps: tuple[Step, ...]
     left: tuple[Left, ...]
@@ -240,9 +236,7 @@ def link_in_use(step_id: str, users: Iterable[str]) -> Sentence:
 
 
 def _depends_on(step: Step, base: Step) -> bool:
-    """Whether ``step`` was decided for the state that ``base``, an earlier step,
-    leaves.
-    """
+    """Whether ``step`` was decided for what ``base``, an earlier step, leaves."""
     made = {c.target for c in base.changes if c.name == CONNECTION_TYPE}
     child = base.subject if base.rule == CHILDREN.id else None
     # If the hardware refuses a step, the rules have decided the others without it.

@@ -77,20 +77,13 @@ class Decided:
     decision: Decision
 
     def hold_against(self, plan: SavedPlan) -> None:
-        """Raise Refused, with each difference on a line, if ``plan`` differs from what
-        would be done now.
-        """
-        reasons = differences(
-            plan, self.facts.hostname, self.policy.digest, self.decision.applicable
-        )
+        """Raise Refused, with all differences, unless ``plan`` is up to date."""
+        now = self.facts.hostname, self.policy.digest, self.decision.applicable
+        reasons = differences(plan, *now)
         if reasons:
-            raise Refused(
-                "plan-outdated",
-                "the plan is outdated",
-                "review a new plan: ovirt-rdma-host plan --out "
-                f"{shlex.quote(plan.path)}",
-                reasons=reasons,
-            )
+            new = f"ovirt-rdma-host plan --out {shlex.quote(plan.path)}"
+            fix = f"review a new plan: {new}"
+            raise Refused("plan-outdated", "the plan is outdated", fix, reasons=reasons)
 
 
 def loaded_policy(root: Union[str, Path]) -> StoredPolicy:
@@ -411,9 +404,7 @@ class HostRun:
         return self._facts
 
     def still_planned(self, policy: StoredPolicy) -> Collection[str]:
-        """Return the ids of the steps that ``policy`` requires now; after a run, those
-        had no effect.
-        """
+        """Return the steps that ``policy`` still requires, which had no effect."""
         decision = decide(HostReader(self.root, self.run).facts(), policy.policy)
         return frozenset(step.id for step in decision.applicable)
 
@@ -434,10 +425,9 @@ class HostRun:
 
         ``facts`` are those from which the steps were decided; they identify netdevs.
         ``verb``, ``policy`` (its digest) and ``confirm_by`` are as in Run. ``on_begin``
-        is called with the run's number before the first change, to set a timer: if it
-        raises Problem, nothing is done. ``verify`` reads the host again after the last
-        change and returns the ids of the steps that are still planned; without it,
-        reading back each change is enough.
+        gets the run's number before the first change, to set a timer: if it raises,
+        nothing is done. ``verify`` reads the host again after the last change and
+        returns the ids of the steps that are still planned.
 
         Returns DONE with ``run`` None if there are no steps: no run begins. Raises
         Refused where a run is open or awaits confirmation, or a value is not what the
@@ -548,20 +538,14 @@ class HostRun:
             result = undo.finish(writer, reason)
         if result.outcome == PARTLY:
             failed = [left for left in result.left if left.failed]
-            raise RecoveryIncomplete(
-                "recovery-incomplete",
-                "\n".join(
-                    [result.sentence, *(f"{one.step}: {one.why}" for one in failed)]
-                ),
-                "; ".join(left.fix for left in failed if left.fix),
-            )
+            lines = [result.sentence, *(f"{left.step}: {left.why}" for left in failed)]
+            fix = "; ".join(left.fix for left in failed if left.fix)
+            raise RecoveryIncomplete("recovery-incomplete", "\n".join(lines), fix)
         self.listener.note(result.sentence)
         return result
 
     def _why_roll_back(self, run: Run, unconfirmed: Optional[int]) -> str:
-        """Return, as a clause, why ``run``, which awaits confirmation, must be rolled
-        back now, or "".
-        """
+        """Return why ``run``, which is unconfirmed, must be rolled back now, or ""."""
         limit, boot = run.confirm_by, self.effects.boot_id()
         if limit is not None and self.effects.now() >= limit:
             return f"run {run.number} was not confirmed in time"
@@ -575,8 +559,6 @@ class HostRun:
 
 
 PROGRAM = "/usr/bin/ovirt-rdma-host"
-
-AGAIN_S = 30
 
 
 class ConfirmationTimer:
@@ -610,7 +592,25 @@ class ConfirmationTimer:
         # A timer that a killed run left has the same name.
         self.cancel()
         try:
-            self._host.tool(*self._command(seconds, own_program()))
+            self._host.tool(
+                "systemd-run",
+                f"--on-active={seconds}s",
+                # The default, a minute, is longer than some operators want to wait.
+                "--timer-property=AccuracySec=1s",
+                f"--unit={self.unit}",
+                f"--description=Roll back run {self._number} of ovirt-rdma-host",
+                # systemd drops the unit once it ran, also if it failed.
+                "--collect",
+                # Not sandboxed: finding the process that has the lock needs
+                # CAP_SYS_PTRACE. If the lock could not be taken, the journal not be
+                # read, or the service was killed, it is started again, without a limit.
+                "--property=Restart=on-failure",
+                "--property=RestartSec=30",
+                "--quiet",
+                "--",
+                own_program(),
+                *("unit", "unconfirmed", str(self._number)),
+            )
         except CommandFailed as error:
             raise Problem(
                 "timer-not-set",
@@ -634,29 +634,6 @@ class ConfirmationTimer:
             if "not loaded" not in str(error):
                 return f"the timer {timer} cannot be stopped: {error}"
         return ""
-
-    def _command(self, seconds: int, program: str) -> tuple[str, ...]:
-        return (
-            "systemd-run",
-            f"--on-active={seconds}s",
-            # The default, a minute, is longer than some operators want to wait.
-            "--timer-property=AccuracySec=1s",
-            f"--unit={self.unit}",
-            f"--description=Roll back run {self._number} of ovirt-rdma-host",
-            # systemd drops the unit once it ran, also if it failed.
-            "--collect",
-            # Not sandboxed: finding the process that has the lock needs CAP_SYS_PTRACE.
-            # If the lock could not be taken, the journal not be read, or the service
-            # was killed, it is started again, without a limit.
-            "--property=Restart=on-failure",
-            f"--property=RestartSec={AGAIN_S}",
-            "--quiet",
-            "--",
-            program,
-            "unit",
-            "unconfirmed",
-            str(self._number),
-        )
 
 
 def own_program() -> str:

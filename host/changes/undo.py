@@ -253,9 +253,7 @@ class Undo:
     def _plan_older(
         self, older: Sequence[UndoChange], entry: AtomicChange, now: UndoChange
     ) -> None:
-        """Plan for the changes from before somebody else set the value that ``entry``
-        found.
-        """
+        """Plan for changes from before somebody set what ``entry`` found."""
         value = entry.before[0]
         text = now.kind.value_text(value)
         left = f"{now.kind.describe()} was {text} before run {entry.run}, which is kept"

@@ -303,7 +303,7 @@ class FollowPartitions(Task):
 
     def _poll(self, turn: Turn, stored: StoredPolicy) -> None:
         # Not at the top: rules and changes are 4 MB that most hosts do not need.
-        from ovirt_rdma.host.changes.journal import LineListener  # noqa: PLC0415
+        from ovirt_rdma.host.changes.journal import Listener  # noqa: PLC0415
         from ovirt_rdma.host.daemon import partitions  # noqa: PLC0415
         from ovirt_rdma.host.rules.base import View  # noqa: PLC0415
 
@@ -312,7 +312,7 @@ class FollowPartitions(Task):
             self.tools,
             self._effects,
             stored,
-            listener=LineListener(turn.note),
+            listener=Listener(turn.note),
             stop=turn.stop,
         )
         if not self._recovered:

@@ -20,7 +20,6 @@ been removed while the launcher is running, or vdsmd not restarted yet.
 from __future__ import annotations
 
 import os
-import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -69,7 +68,7 @@ from ovirt_rdma.host.system.files import (
 from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.text import whole
-from ovirt_rdma.host.system.tree import FileTree
+from ovirt_rdma.host.system.tree import FileTree, conf_texts
 
 # The owner of a file in a place of ours.
 ABSENT = "absent"
@@ -98,7 +97,7 @@ _LONGEST_REASON = 1000
 VERSION = re.compile(r"[0-9][0-9A-Za-z.+~]{0,39}", re.ASCII)
 _SETS_VERSION = re.compile(rb'^__version__ = "([0-9A-Za-z.+~]{1,40})"$', re.MULTILINE)
 
-_SETS_EXEC_START = re.compile(rb"^[ \t]*ExecStart[ \t]*=", re.MULTILINE)
+_SETS_EXEC_START = re.compile(r"^[ \t]*ExecStart[ \t]*=", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -155,9 +154,7 @@ _MARKERS = {marker_text(mode).encode(): mode for mode in MODES}
 
 
 def read_state(root: Path) -> EnablementState:
-    """Read the state below ``root``. Raises Problem if a folder of the system cannot be
-    read.
-    """
+    """Read the state below ``root``. Raises Problem if it cannot be read."""
     folder = under(root, DROPIN_DIRECTORY)
     try:
         marker, mode = _one_of(_MARKERS, under(root, ENABLED))
@@ -187,9 +184,7 @@ def read_state(root: Path) -> EnablementState:
 
 
 def marker_mode(root: Path) -> Optional[str]:
-    """Return the mode in the marker below ``root``; None if there is no marker of ours
-    or it cannot be read.
-    """
+    """Return the mode in our marker; None without one, or if it cannot be read."""
     try:
         return _one_of(_MARKERS, under(root, ENABLED))[1]
     except OSError:
@@ -207,7 +202,10 @@ def vdsmd_process(root: Path) -> Optional[VdsmdProcess]:
     first = whole(note.partition(" ")[0])
     for pid, script in running_scripts(tree, programs, first):
         program = programs[script]
-        text = _noted(note, pid, program)
+        # Stock vdsmd replaces the launcher, so that the id is the same.
+        start = f"{pid} {program} "
+        noted = note.startswith(start)
+        text = note[len(start) :][:_LONGEST_REASON] if noted else None
         if program == BY_STOCK:
             return VdsmdProcess(pid, program, text)
         known = text is not None and VERSION.fullmatch(text)
@@ -215,24 +213,13 @@ def vdsmd_process(root: Path) -> Optional[VdsmdProcess]:
     return None
 
 
-def _noted(note: str, pid: int, program: str) -> Optional[str]:
-    """Return what the launcher wrote of ``program`` in the process ``pid``. Stock vdsmd
-    replaces the launcher, so that the id is the same.
-    """
-    start = f"{pid} {program} "
-    return note[len(start) :][:_LONGEST_REASON] if note.startswith(start) else None
-
-
 def installed_version() -> Optional[str]:
     """Return the version of the add-on in the package's files; None if it cannot be
     read. A process that was started before an update has an earlier one in memory.
     """
-    try:
-        match = _SETS_VERSION.search(
-            read_file(Path(__file__).parents[1] / "__init__.py")
-        )
-    except OSError:
-        return None
+    # Of the package ovirt_rdma.host.
+    text = FileTree("/").data(str(Path(__file__).parents[1] / "__init__.py"))
+    match = _SETS_VERSION.search(text or b"")
     return match.group(1).decode() if match else None
 
 
@@ -259,23 +246,14 @@ def _link_state(path: Path) -> str:
 
 
 def _overrides(root: Path) -> tuple[str, ...]:
-    """Return drop-ins of vdsmd.service, other than ours, that set ExecStart.
-
-    A name in an earlier folder hides the same name in a later one.
-    """
-    overrides: dict[str, str] = {posixpath.basename(DROPIN_LINK): ""}
-    for directory in (DROPIN_DIRECTORY, *OTHER_DROPIN_DIRECTORIES):
-        for path in sorted(under(root, directory).glob("*.conf")):
-            if path.name in overrides:
-                continue
-            overrides[path.name] = ""
-            try:
-                content = read_file(path)
-            except OSError:
-                continue  # systemd ignores it too
-            if _SETS_EXEC_START.search(content):
-                overrides[path.name] = f"{directory}/{path.name}"
-    return tuple(path for path in overrides.values() if path)
+    """Return drop-ins of vdsmd.service, other than ours, that set ExecStart."""
+    folders, ours = (DROPIN_DIRECTORY, *OTHER_DROPIN_DIRECTORIES), Path(DROPIN_LINK)
+    # What cannot be read is ignored by systemd too.
+    return tuple(
+        path
+        for path, text in conf_texts(FileTree(root), folders, ".conf", [])
+        if Path(path).name != ours.name and _SETS_EXEC_START.search(text)
+    )
 
 
 def modes_on(state: EnablementState) -> tuple[str, ...]:
@@ -376,17 +354,12 @@ def selinux_advice(state: EnablementState) -> Iterator[Advice]:
     ours, stock = contexts.get("vdsmd"), contexts.get("supervdsmd")
     if ours is None or stock is None or ours == stock:
         return
-    effect = (
-        "if storage is lost, sanlock is not allowed to stop vdsmd, and resets the host"
-    )
-    if not state.selinux.enforcing:
-        effect = (
-            "this has no effect while SELinux is permissive; in enforcing mode, "
-            f"{effect}"
-        )
+    permissive = "this has no effect while SELinux is permissive; in enforcing mode, "
+    when = "" if state.selinux.enforcing else permissive
     yield Advice(
         f"vdsmd runs in the SELinux context {ours}, not as supervdsmd in {stock}: "
-        f"{effect}",
+        f"{when}if storage is lost, sanlock is not allowed to stop vdsmd, and resets "
+        "the host",
         "systemctl daemon-reload, then systemctl restart vdsmd (running VMs and mounts "
         "stay); if that does not help, ovirt-rdma-host disable and restart vdsmd again",
     )
@@ -553,9 +526,7 @@ _run = partial(run_command, timeout_s=_COMMAND_TIMEOUT_S)
 
 
 def refuse_foreign(state: EnablementState, *, vdsmd: bool) -> None:
-    """Raise Refused if a foreign file or folder is in a place of all modes,
-    or of mode ``vdsmd``.
-    """
+    """Raise Refused if a foreign file is in a place of all modes, or of mode vdsmd."""
     places = [(state.marker, ENABLED), (state.note, FOLDER_NOTE)]
     if vdsmd:
         places.append((state.directory, DROPIN_DIRECTORY))

@@ -12,7 +12,7 @@ a mode is refused, and ``auto`` is resolved, as in ``plan``.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Callable, Optional, Union
@@ -20,7 +20,7 @@ from typing import Callable, Optional, Union
 from ovirt_rdma.host.changes.journal import (
     DONE,
     HOOK,
-    LineListener,
+    Listener,
     Run,
     refuse_while_open,
 )
@@ -74,7 +74,7 @@ class HookRun(HostRun):
         if run is None and Path(root) == Path("/"):
             run = partial(run_command, timeout_s=TOOL_TIMEOUT_S)
         effects = effects or HostEffects(root, run, activates=False)
-        super().__init__(root, by, LineListener(say), run, effects)
+        super().__init__(root, by, Listener(say), run, effects)
 
     def recover_live(self) -> None:
         """Do :meth:`HostRun.recover` as far as a hook may: a rollback may take down
@@ -180,12 +180,12 @@ def set_modes(
         with one_run(root, lock_wait_s, by=by):
             hook.recover_live()
             facts = hook.facts()
-            decision = mode_steps(facts, policy, wanted)
-            for note in decision.notes:
+            steps, notes = mode_steps(facts, policy, wanted)
+            for note in notes:
                 say(note)
-            if decision.refused or not decision.steps:
-                return decision.refused
-            result = hook.apply(decision.steps, facts, verb=HOOK, policy=digest)
+            result = hook.apply(steps, facts, verb=HOOK, policy=digest)
+    except ModeRefused as refused:
+        return str(refused)
     except (LockHeld, Refused, RecoveryIncomplete) as refusal:
         return f"{what} cannot be set now: {refusal.one_line}"
     if result.outcome == DONE:
@@ -197,21 +197,16 @@ def set_modes(
 _RULES = (PROFILES.id, MODE.id)
 
 
-@dataclass(frozen=True)
-class ModeSteps:
-    """The steps to carry out; none if ``refused``.
+class ModeRefused(Refused):
+    """A mode cannot be set; the sentence is for the engine's event log."""
 
-    ``refused`` says for the engine's event log why a mode cannot be set; ``notes`` are
-    sentences for the host's own log.
+
+def mode_steps(
+    facts: Facts, policy: Policy, wanted: Sequence[WantedMode]
+) -> tuple[list[Step], list[str]]:
+    """Return the steps for ``wanted``, whose networks need not exist yet, and sentences
+    for the host's own log. Raises ModeRefused. Pure.
     """
-
-    steps: tuple[Step, ...] = ()
-    refused: str = ""
-    notes: tuple[str, ...] = ()
-
-
-def mode_steps(facts: Facts, policy: Policy, wanted: Sequence[WantedMode]) -> ModeSteps:
-    """Return the steps for ``wanted``, whose networks need not exist yet. Pure."""
     facts = replace(facts, ovirt_networks=_networks(facts.ovirt_networks, wanted))
     interfaces = {interface.name: interface for interface in View(facts, policy).ipoib}
     known = [request for request in wanted if request.netdev in interfaces]
@@ -222,25 +217,25 @@ def mode_steps(facts: Facts, policy: Policy, wanted: Sequence[WantedMode]) -> Mo
     for request in known:
         for step in decision.steps:
             if step.rule in _RULES and step.subject == request.netdev:
-                refused = _mode_refusal(step, request)
-                if refused:
-                    return ModeSteps(refused=refused)
+                _refuse(step, request)
                 steps.append(step)
-    return ModeSteps(tuple(steps), notes=tuple(_notes(wanted, interfaces)))
+    return steps, [*_notes(wanted, interfaces)]
 
 
-def _mode_refusal(step: Step, wanted: WantedMode) -> str:
+def _refuse(step: Step, wanted: WantedMode) -> None:
+    """Raise ModeRefused if ``step`` must not be done for ``wanted``."""
     head = f"network {wanted.network}: {wanted.netdev}"
     if step.refused:
         shown = step.after if step.rule == MODE.id else wanted.mode
-        return f"{head} cannot be set to {shown} mode: {step.refused}"
+        why = f"{head} cannot be set to {shown} mode: {step.refused}"
+        raise ModeRefused("mode-refused", why)
     if step.effect == LINK_DOWN and step.users:
-        users = "; ".join(step.users)
-        return (
-            f"{head} is in use ({users}), and the change to {wanted.mode} mode takes "
-            "its link down for a moment: put the host into maintenance first"
+        raise ModeRefused(
+            "netdevs-in-use",
+            f"{head} is in use ({'; '.join(step.users)}), and the change to "
+            f"{wanted.mode} mode takes its link down for a moment: put the host into "
+            "maintenance first",
         )
-    return ""
 
 
 def _notes(

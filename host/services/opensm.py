@@ -202,9 +202,7 @@ class OpensmRun:
         return Proof(asked, *unique)
 
     def manager_plan(self, policy: FabricPolicy, facts: Facts) -> ManagerPlan:
-        """Return what has to be done so that opensm runs as ``policy`` says. Raises
-        Refused if nothing may be done.
-        """
+        """Return what makes opensm run as ``policy`` says. Raises Refused."""
         plan = decide(policy, self._manager_facts(policy, facts))
         if not plan.refusals:
             return plan

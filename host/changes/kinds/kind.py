@@ -53,9 +53,7 @@ session of their own: Ctrl-C ends the run, but only after the tool has ended.
 
 
 class EffectFailed(Problem):
-    """A change could not be made or undone. ``untouched``: it has certainly changed
-    nothing, so there is nothing of ours to undo.
-    """
+    """A change could not be made or undone. ``untouched``: nothing was changed."""
 
     untouched = False
 
@@ -232,9 +230,7 @@ def _is_at(tree: FileTree, name: str, place: Place) -> bool:
 
 
 def _is_of_pkey(tree: FileTree, name: str, place: Place) -> bool:
-    """Whether the netdev has the P_Key of ``place``; if that has none, whether it is a
-    base netdev.
-    """
+    """Whether the netdev has the P_Key of ``place``; without one, is a base one."""
     files = tree.names(f"{NET_CLASS}/{name}")
     base = "create_child" in files
     if place.pkey is None or base:
@@ -246,9 +242,7 @@ def _is_of_pkey(tree: FileTree, name: str, place: Place) -> bool:
 
 
 def _pci(tree: FileTree, name: str) -> Optional[str]:
-    """Return the PCI address of a netdev's device. The device may be below the PCI
-    function, as with virtio.
-    """
+    """Return the netdev's PCI address. Its device may be below that, as with virtio."""
     device = tree.real_path(f"{NET_CLASS}/{name}/device")
     parts = device.parts[::-1] if device else ()
     return next((part for part in parts if part.count(":") == 2), None)
@@ -311,9 +305,8 @@ class AtomicChange:
 
     def with_before(self, values: Values) -> AtomicChange:
         """Return it with these values as the ``before`` of its changes."""
-        pairs = zip(self.changes, values)
-        changes = tuple(replace(change, before=value) for change, value in pairs)
-        return replace(self, changes=changes)
+        changes = (replace(c, before=value) for c, value in zip(self.changes, values))
+        return replace(self, changes=tuple(changes))
 
     @property
     def is_applied(self) -> bool:
@@ -326,15 +319,10 @@ class AtomicChange:
         return self.run, self.step
 
 
-@dataclass(frozen=True)
-class Property:
-    """A property of the host, which has one value. ``target`` is a profile's UUID if
-    the change has ``new:NETDEV``.
-    """
-
-    kind: str
-    target: str
-    name: str
+Property = tuple[str, str, str]
+"""Kind, target and name of something that has one value. The target is a profile's UUID
+if that of the change is ``new:NETDEV``.
+"""
 
 
 @dataclass(frozen=True)
@@ -380,16 +368,13 @@ class Kind:
         return None
 
     def refusal(self) -> str:
-        """Return, as a sentence without a full stop, why none of our rules makes such a
-        change; else "".
-        """
+        """Return why no rule of ours makes such a change, as a clause; else ""."""
         change = self.change
         described = f"{change.target} {change.name}".strip()
         wanted = None if change.name and not self.is_named else self.values()
         if wanted is None:
-            return (
-                f"{change.kind} {described!a} is not something that ovirt-rdma changes"
-            )
+            what = f"{change.kind} {described!a}"
+            return f"{what} is not something that ovirt-rdma changes"
         for value in (change.before, change.after):
             if value is not None and not re.fullmatch(wanted, value, re.DOTALL):
                 return f"{value[:60]!a} is not a valid value for {described}"
@@ -402,7 +387,7 @@ class Kind:
     @property
     def sets(self) -> Property:
         """The property that the change sets."""
-        return Property(self.change.kind, self.change.target, self.change.name)
+        return self.change.kind, self.change.target, self.change.name
 
     @property
     def netdev(self) -> Optional[str]:
@@ -422,9 +407,7 @@ class Kind:
         return self.port[0] if self.port else None
 
     def interrupts(self, users: NetdevUsers) -> tuple[str, ...]:
-        """Return who is interrupted, as text, if its link goes down, or what it made is
-        removed.
-        """
+        """Return who loses something if its link goes down, or what it made goes."""
         if self.port:
             return users.of_adapter(self.port[0], removed=True)
         name = self.made_netdev or self.netdev
@@ -461,15 +444,11 @@ class Kind:
         return LIVE
 
     def lasts(self, managed: bool) -> bool:
-        """Whether the value survives a boot. ``managed``: NetworkManager manages the
-        netdev, and sets what its profile has.
-        """
+        """Whether the value survives a boot. ``managed``: by NetworkManager."""
         return not self.is_volatile
 
     def place(self, facts: Facts) -> Optional[Place]:
-        """Return where its netdev or adapter is, according to the facts for which it
-        was planned; None if it is for neither.
-        """
+        """Return where its netdev or adapter is in ``facts``; None without either."""
         if self.port:
             return Place(pci=self.port[0], port=self.port[1])
         return None if self.netdev is None else place_of_netdev(self.netdev, facts)
@@ -491,9 +470,7 @@ class Kind:
     # Values.
 
     def normal(self, value: str) -> Optional[str]:
-        """Return ``value`` in the one form that all texts of its meaning have, None if
-        it means that nothing is set.
-        """
+        """Return ``value`` in its one form; None if it means that nothing is set."""
         return normal_text(value.strip()) or None
 
     def same(self, one: Optional[str], other: Optional[str]) -> bool:
@@ -531,9 +508,7 @@ class Kind:
         return "none" if value is None else value.strip() or "empty"
 
     def manual_fix(self, value: Optional[str]) -> str:
-        """Return the command with which an operator restores ``value``, which is None
-        if there was none; "" if there is none.
-        """
+        """Return the command that restores ``value``, None if there was none; or ""."""
         return ""
 
     # On the host.
@@ -560,14 +535,10 @@ class Kind:
         raise NotImplementedError
 
     def take_effect(self, host: Host) -> None:
-        """Do what the new value needs to take effect and may take the link down. Raises
-        EffectFailed.
-        """
+        """Make the value effective, with the link down. Raises EffectFailed."""
 
     def undo(self, host: Host) -> None:
-        """Restore ``before``, unless it is there; do nothing for what is gone. Raises
-        EffectFailed.
-        """
+        """Restore ``before``, if the target exists. Raises EffectFailed."""
         before, present = self.change.before, self.read(host)
         if before is not None and present != NO_VALUE and present.value != before:
             self.put(host, before)
@@ -588,9 +559,7 @@ class Kind:
 
 
 def normal_text(text: str) -> str:
-    """Return a whole number in decimal digits, a switch as ``on`` or ``off``, other
-    text in small letters.
-    """
+    """Return a number in decimal digits, switches as on or off, else small letters."""
     text = text.lower()
     try:
         return str(int(text, 16 if text.startswith("0x") else 10))

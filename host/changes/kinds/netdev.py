@@ -71,7 +71,7 @@ MTU_FILE = "mtu"
 _NET_FILE = re.compile(rf"{NET_CLASS}/({NETDEV})/([\w/]+)")
 _PORT_FILE = re.compile(
     r"/sys/bus/pci/devices/([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
-    r"/mlx4_port([12])(_mtu)?"
+    r"/mlx4_port([12])(?:_mtu)?"
 )
 
 # mlx4 takes the ports' links down and up, and udev renames the netdevs.
@@ -91,6 +91,15 @@ _MEANINGS = {
 }
 
 
+# Congestion notification of a priority, at one end: mlx5 of MLNX_OFED only. It takes no
+# link down, and nobody else sets it.
+_ECN_FILES = {
+    f"ecn/{end}/enable/{priority}": "[01]"
+    for end in ("roce_np", "roce_rp")
+    for priority in range(8)
+}
+
+
 class Sysfs(Kind):
     """A file of a netdev or of an adapter. FILES has the netdev's files that it may
     write, with the patterns of their values.
@@ -98,27 +107,24 @@ class Sysfs(Kind):
 
     name = SYSFS
     is_volatile = True
-    FILES: ClassVar[dict[str, str]] = {MODE_FILE: MODE, MTU_FILE: NUMBER}
+    FILES: ClassVar[dict[str, str]] = {MODE_FILE: MODE, MTU_FILE: NUMBER, **_ECN_FILES}
 
     def values(self) -> Optional[str]:
         if self.netdev:
             return self.FILES[self.sysfs_file]
-        return NUMBER if self.port and self.change.target.endswith("_mtu") else None
+        types = "ib|eth|auto"
+        of_port = NUMBER if self.change.target.endswith("_mtu") else types
+        return of_port if self.port else None
 
     @property
     def netdev(self) -> Optional[str]:
-        return self._netdev_and_file[0]
+        found = _NET_FILE.fullmatch(self.change.target)
+        return found[1] if found and found[2] in self.FILES else None
 
     @property
     def sysfs_file(self) -> str:
-        return self._netdev_and_file[1]
-
-    @property
-    def _netdev_and_file(self) -> tuple[Optional[str], str]:
         found = _NET_FILE.fullmatch(self.change.target)
-        if found is None or found[2] not in self.FILES:
-            return None, ""
-        return found[1], found[2]
+        return found[2] if found and found[2] in self.FILES else ""
 
     @property
     def port(self) -> Optional[tuple[str, int]]:
@@ -127,7 +133,7 @@ class Sysfs(Kind):
 
     @property
     def effect(self) -> str:
-        return LINK_DOWN
+        return LIVE if self.sysfs_file in _ECN_FILES else LINK_DOWN
 
     def interrupts(self, users: NetdevUsers) -> tuple[str, ...]:
         if not (self.netdev and self.is_mtu):
@@ -135,7 +141,7 @@ class Sysfs(Kind):
         return users.of_mtu(self.netdev)
 
     def lasts(self, managed: bool) -> bool:
-        return managed
+        return managed and self.sysfs_file not in _ECN_FILES
 
     def on_netdev(self, name: str) -> Change:
         if self.netdev is None:
@@ -143,9 +149,8 @@ class Sysfs(Kind):
         return replace(self.change, target=f"{NET_CLASS}/{name}/{self.sysfs_file}")
 
     def describe(self) -> str:
-        if self.netdev:
-            return f"{self.sysfs_file} of {self.netdev}"
-        return self.change.target
+        of_netdev = f"{self.sysfs_file} of {self.netdev}"
+        return of_netdev if self.netdev else self.change.target
 
     def manual_fix(self, value: Optional[str]) -> str:
         return f"echo {shlex.quote(value or '')} > {shlex.quote(self.change.target)}"
@@ -154,13 +159,13 @@ class Sysfs(Kind):
         target = self.change.target
         try:
             data = read_file(host.path(target))
-        except (FileNotFoundError, NotADirectoryError):
-            return Reading()
         except OSError as e:
-            if e.errno == errno.ENODEV:
+            if e.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENODEV):
                 return Reading()
             return Reading(problem=f"{target} cannot be read: {e.strerror}")
-        return Reading(data.decode("utf-8", "surrogateescape").strip())
+        # For the type "auto" of an mlx4 port, the kernel shows "auto (eth)".
+        text = data.decode("utf-8", "surrogateescape").strip()
+        return Reading(text.partition(" ")[0])
 
     def put(self, host: Host, value: str) -> None:
         before = netdevs_of_pci(host, self.port[0]) if self.port else {}
@@ -189,8 +194,7 @@ class Sysfs(Kind):
 
     def _explain(self, path: str, value: str, error: OSError) -> tuple[str, str]:
         """Return the sentence and the fix for an error of a write."""
-        meaning = _MEANINGS.get(error.errno or 0, "")
-        fix = ""
+        meaning, fix = _MEANINGS.get(error.errno or 0, ""), ""
         if error.errno == errno.EINVAL and self.sysfs_file == MODE_FILE:
             meaning = f"the adapter of {self.netdev} has no {value} mode"
             fix = "write transport_mode: auto or datagram for it in the policy"
@@ -210,55 +214,12 @@ class Sysfs(Kind):
         return (f"{sentence} ({message})" if meaning else sentence), fix
 
 
-class LiveFile(Sysfs):
-    """A file of a netdev that takes no link down, and that nobody else sets."""
-
-    @classmethod
-    def is_for(cls, change: Change) -> bool:
-        return change.kind == SYSFS and cls(change).netdev is not None
-
-    @property
-    def effect(self) -> str:
-        return LIVE
-
-    def lasts(self, managed: bool) -> bool:
-        return False
-
-
-class EcnSwitch(LiveFile):
-    """Congestion notification of a priority, at one end: mlx5 of MLNX_OFED only."""
-
-    FILES: ClassVar[dict[str, str]] = {
-        f"ecn/{end}/enable/{priority}": "[01]"
-        for end in ("roce_np", "roce_rp")
-        for priority in range(8)
-    }
-
-
-class PortType(Sysfs):
-    """The type of an mlx4 port; the kernel shows ``auto (eth)`` for ``auto``."""
-
-    @classmethod
-    def is_for(cls, change: Change) -> bool:
-        found = _PORT_FILE.fullmatch(change.target)
-        return change.kind == SYSFS and found is not None and not found[3]
-
-    def values(self) -> Optional[str]:
-        return "ib|eth|auto" if self.port else None
-
-    def read(self, host: Host) -> Reading:
-        reading = super().read(host)
-        words = (reading.value or "").split()
-        return Reading(words[0], reading.problem) if words else reading
-
-
 def _wait_for_netdevs(host: Host, address: str, before: dict[str, int]) -> None:
     """Wait until each port has as many netdevs as before; their names may differ."""
-    wanted = Counter(before.values())
 
     def back() -> bool:
-        now = Counter(netdevs_of_pci(host, address).values())
-        return not wanted - now
+        now = netdevs_of_pci(host, address).values()
+        return not Counter(before.values()) - Counter(now)
 
     if not host.wait_for(back, NETDEVS_BACK_S):
         names = " and ".join(sorted(before))
@@ -285,7 +246,7 @@ def child_name(parent: str, pkey: str) -> str:
     return f"{parent[:PARENT_LENGTH]}.{int(pkey, 16):04x}"
 
 
-class PkeyChild(LiveFile):
+class PkeyChild(Sysfs):
     """A child of ``netdev`` with the P_Key ``after``; its value is that P_Key if the
     child exists, else None. Each child is a property of its own.
     """
@@ -293,10 +254,21 @@ class PkeyChild(LiveFile):
     is_maker = True
     FILES: ClassVar[dict[str, str]] = {CREATE_CHILD: PKEY}
 
+    @classmethod
+    def is_for(cls, change: Change) -> bool:
+        return change.kind == SYSFS and cls(change).netdev is not None
+
+    @property
+    def effect(self) -> str:
+        return LIVE
+
+    def lasts(self, managed: bool) -> bool:
+        return False
+
     @property
     def sets(self) -> Property:
         # All children of a netdev have one file.
-        return Property(SYSFS, self.change.target, self.change.after or "")
+        return SYSFS, self.change.target, self.change.after or ""
 
     @property
     def made_netdev(self) -> Optional[str]:
@@ -349,7 +321,7 @@ class PkeyChild(LiveFile):
             if self.child(host) is None:
                 return
             raise
-        if not host.wait_for(lambda: self.child(host) is None, CHILD_S):
+        if not host.wait_for(lambda: self.is_gone(host), CHILD_S):
             raise EffectFailed(
                 "netdev-not-removed",
                 f"{name} still exists {CHILD_S:g} s after its removal",
@@ -365,20 +337,14 @@ class PkeyChild(LiveFile):
         for name in host.tree.names(NET_CLASS):
             folder = f"{NET_CLASS}/{name}"
             own = partition_of(host.tree.text(f"{folder}/pkey"))
-            if (
-                own == partition_of(pkey)
-                and host.tree.text(f"{folder}/parent") == parent
-            ):
+            is_child = host.tree.text(f"{folder}/parent") == parent
+            if is_child and own == partition_of(pkey):
                 return name
         return None
 
     def _parts(self) -> tuple[str, str]:
-        if self.netdev is None or not self.change.after:
-            raise EffectFailed(
-                "change-not-allowed",
-                f"{self.change.target} does not make a P_Key child",
-            )
-        return self.netdev, self.change.after
+        """The parent and the P_Key: a change without both is refused."""
+        return self.netdev or "", self.change.after or ""
 
 
 _STATES = {True: "on", False: "off"}
@@ -440,18 +406,15 @@ class OffloadState(NetdevSetting):
         return Reading(_STATES[on])
 
     def put(self, host: Host, value: str) -> None:
-        """Turn the offload on or off. Raises EffectFailed, also if the kernel only
-        remembers the request.
-        """
+        """Raises EffectFailed also if the kernel only remembers the request."""
         name, feature = self.change.target, self.change.name
         failure = f"{feature} of {name} cannot be turned {value}"
         host.run_or_fail(failure, ("ethtool", "-K", name, feature, value))
         try:
             shown = self._feature(host)
         except CommandFailed as e:
-            raise EffectFailed(
-                "ethtool-failed", f"{failure}: ethtool -k {name}: {e}"
-            ) from None
+            sentence = f"{failure}: ethtool -k {name}: {e}"
+            raise EffectFailed("ethtool-failed", sentence) from None
         if shown is None or _STATES[shown.on] != value:
             raise EffectFailed("offload-unchanged", f"{failure}: it did not change")
 
@@ -500,18 +463,15 @@ class DcbSetting(NetdevSetting):
     is_named = True
 
     def values(self) -> Optional[str]:
-        if not re.fullmatch(NETDEV, self.change.target):
-            return None
-        known = "dscp" if self._dscp else self.change.name
-        return _DCB_VALUES[known][0] if known in _DCB_VALUES else None
+        known = re.fullmatch(NETDEV, self.change.target) is not None
+        return _DCB_VALUES[self._setting][0] if known and self._setting else None
 
     def refusal(self) -> str:
         refused, after = super().refusal(), self.change.after or ""
         if refused:
             return refused
-        known = "dscp" if self._dscp else self.change.name
-        right = re.fullmatch(_DCB_VALUES[known][1], after) is not None
-        if right and known == "buffers":
+        right = re.fullmatch(_DCB_VALUES[self._setting][1], after) is not None
+        if right and self._setting == "buffers":
             made = _buffers(after)
             each = sorted(n for one in made for n in one.priorities) == [*range(8)]
             right = each and all(one.size or not one.priorities for one in made)
@@ -521,6 +481,12 @@ class DcbSetting(NetdevSetting):
     def _dscp(self) -> Optional[str]:
         found = _DSCP.fullmatch(self.change.name)
         return found[1] if found else None
+
+    @property
+    def _setting(self) -> str:
+        """Its name in _DCB_VALUES, or "" if it has none."""
+        name = "dscp" if self._dscp else self.change.name
+        return name if name in _DCB_VALUES else ""
 
     @property
     def effect(self) -> str:

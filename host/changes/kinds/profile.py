@@ -74,7 +74,6 @@ from ovirt_rdma.host.system.files import (
     sync_directory,
     write_atomically,
 )
-from ovirt_rdma.host.system.safe_file import read_file
 
 FOLDER = "/etc/NetworkManager/system-connections"
 UUID = "connection.uuid"
@@ -130,6 +129,7 @@ _MEANINGS = {
     _NOT_FOUND: "there is no such profile",
 }
 _START = "systemctl start NetworkManager"
+_JOURNAL = "journalctl -b -u NetworkManager"
 # Settings that a profile need not have. NetworkManager keeps a setting that has become
 # empty ("[ethtool]" in the keyfile): the profile would not be the same as before.
 _OPTIONAL = ("ethtool",)
@@ -159,16 +159,12 @@ def nmcli(host: Host, failure: str, *arguments: str) -> str:
         ) from None
     except CommandFailed as e:
         code = e.returncode
-        meaning = _MEANINGS.get(code or 0)
-        message = str(e).rstrip(".")
-        sentence = f"{failure}: {meaning or message}"
+        sentence = f"{failure}: {_MEANINGS.get(code or 0) or str(e).rstrip('.')}"
         if code == _NOT_FOUND:
             raise NoSuchProfile("profile-gone", sentence) from None
         if code == _NOT_RUNNING:
             raise NotRunning("network-manager-not-running", sentence, _START) from None
-        raise EffectFailed(
-            "network-manager-refused", sentence, "journalctl -b -u NetworkManager"
-        ) from None
+        raise EffectFailed("network-manager-refused", sentence, _JOURNAL) from None
 
 
 def properties(host: Host, uuid: str, *settings: str) -> Optional[dict[str, str]]:
@@ -256,15 +252,13 @@ class ProfileProperty(Kind):
     def uuid_or_fail(self) -> str:
         """Return the profile's UUID. Raises EffectFailed if it has none."""
         if self.known_uuid is None:
-            raise EffectFailed(
-                "profile-no-uuid", f"the profile {self.change.target} has no UUID"
-            )
+            sentence = f"the profile {self.change.target} has no UUID"
+            raise EffectFailed("profile-no-uuid", sentence)
         return self.known_uuid
 
     @property
     def sets(self) -> Property:
-        change = self.change
-        return Property(PROFILE, self.known_uuid or change.target, change.name)
+        return PROFILE, self.known_uuid or self.change.target, self.change.name
 
     @property
     def needs_uuid(self) -> bool:
@@ -302,9 +296,9 @@ class ProfileProperty(Kind):
         return f"{self.change.name} of the {profile}"
 
     def manual_fix(self, value: Optional[str]) -> str:
-        target = shlex.quote(self.sets.target)
+        _, target, name = self.sets
         text = shlex.quote(value or "")
-        return f"nmcli connection modify {target} {self.change.name} {text}"
+        return f"nmcli connection modify {shlex.quote(target)} {name} {text}"
 
     def read(self, host: Host) -> Reading:
         """Return the property as nmcli prints it; None if it is not set, or there is no
@@ -336,9 +330,6 @@ class ProfileProperty(Kind):
         modify(host, self.uuid_or_fail(), self.change.name, self.change.after)
 
     def take_effect(self, host: Host) -> None:
-        """Reapply or activate an active profile, if that is needed; only the value of
-        this property changes. Raises EffectFailed.
-        """
         self._activate(host, self.change.name)
 
     def undo(self, host: Host) -> None:
@@ -363,20 +354,15 @@ class ProfileProperty(Kind):
         """Return the text of the file that we made for a new profile; None if it does
         not exist, or is another profile's.
         """
-        if self.netdev is None:
+        data = host.tree.data(path_of(self.netdev)) if self.netdev else None
+        if data is None:
             return None
-        try:
-            path = host.path(path_of(self.netdev))
-            text = read_file(path).decode("utf-8", "surrogateescape")
-        except OSError:
-            return None
-        ours = value_in(text, UUID) == self.uuid
-        return text if ours else None
+        text = data.decode("utf-8", "surrogateescape")
+        return text if value_in(text, UUID) == self.uuid else None
 
     def _activate(self, host: Host, changed: str) -> None:
         """Make the changed profile take effect if it is active and must be activated
-        for that. Only the value that its property ``changed`` sets on the netdev
-        changes; others are restored.
+        for that; on the netdev, only what its property ``changed`` sets changes.
         """
         uuid = self.known_uuid
         if not (host.activates and uuid and needs_activation(self.change)):
@@ -417,7 +403,6 @@ _WAIT_S = "30"
 # No profile is active on it, or only one that NetworkManager has generated.
 _FREE = ("disconnected", "connected (externally)")
 _WITHOUT_CARRIER = "unavailable"
-_JOURNAL = "journalctl -b -u NetworkManager"
 
 
 @dataclass(frozen=True)
@@ -452,14 +437,14 @@ class NewProfile(ProfileProperty):
     def owns(self, other: Kind) -> bool:
         """Whether ``other`` has changed this profile, or its child."""
         if isinstance(other, ProfileProperty):
-            return other.sets.target == self.uuid
+            return other.sets[1] == self.uuid
         return super().owns(other)
 
     def describe(self) -> str:
         return f"the profile of {self.netdev}"
 
     def manual_fix(self, value: Optional[str]) -> str:
-        return f"nmcli connection delete {shlex.quote(self.sets.target)}"
+        return f"nmcli connection delete {shlex.quote(self.sets[1])}"
 
     def do(self, host: Host) -> None:
         """Make the profile, and activate it if its netdev is free. With
@@ -471,10 +456,8 @@ class NewProfile(ProfileProperty):
         failure = "no profile can be made"
         running = nmcli(host, failure, "-t", "-f", "RUNNING", "general")
         if running.strip() != "running":
-            raise EffectFailed(
-                "network-manager-not-running",
-                "no profile can be made: NetworkManager is not running",
-            )
+            sentence = f"{failure}: NetworkManager is not running"
+            raise EffectFailed("network-manager-not-running", sentence)
         self._check_free(host)
         # Read before: NetworkManager activates a profile by itself when it loads it.
         is_free = self.makes_child or self._state(host) in _FREE
@@ -498,10 +481,7 @@ class NewProfile(ProfileProperty):
         """Do nothing: it is activated as soon as it is made."""
 
     def undo(self, host: Host) -> None:
-        """Delete the profile, and wait until the child that it made is gone too.
-
-        Raises EffectFailed.
-        """
+        """Delete the profile, and wait until the child that it made is gone too."""
         uuid, child = self.uuid_or_fail(), self.made_netdev
         failure = f"the profile {uuid} cannot be deleted"
         delete = ("--wait", _WAIT_S, "connection", "delete", "uuid", uuid)
@@ -514,8 +494,7 @@ class NewProfile(ProfileProperty):
             running = False
         self._remove(host)
         if child and not running and _exists(host, child):
-            # NetworkManager has made it, but does not know that when it is started
-            # again.
+            # NetworkManager, started again, does not know that it has made it.
             command = ("ip", "link", "delete", child)
             host.run_or_fail(f"{child} cannot be removed", command)
         if child and not host.wait_for(lambda: not _exists(host, child), CHILD_S):
@@ -538,10 +517,8 @@ class NewProfile(ProfileProperty):
     def _check_free(self, host: Host) -> None:
         place = host.path(self._path)
         if not place.parent.is_dir():
-            raise EffectFailed(
-                "profile-folder-missing",
-                f"no profile can be made: {FOLDER} does not exist",
-            )
+            sentence = f"no profile can be made: {FOLDER} does not exist"
+            raise EffectFailed("profile-folder-missing", sentence)
         taken = place.is_symlink() or place.exists()
         if taken and self.own_file(host) is None:
             raise EffectFailed(
@@ -565,8 +542,9 @@ class NewProfile(ProfileProperty):
         """Verify that NetworkManager has the profile: nmcli exits with 0 even if
         NetworkManager has not accepted the file.
         """
-        settings = [change.name.partition(".")[0] for change in self.changes]
-        loaded = properties(host, uuid, *settings)
+        loaded = properties(
+            host, uuid, *(c.name.partition(".")[0] for c in self.changes)
+        )
         if loaded is None:
             raise EffectFailed(
                 "profile-not-loaded",
@@ -593,11 +571,8 @@ class NewProfile(ProfileProperty):
             if self._state(host) != _WITHOUT_CARRIER:
                 raise
         if child and not host.wait_for(lambda: _exists(host, child), CHILD_S):
-            raise EffectFailed(
-                "netdev-not-created",
-                f"{child} did not appear within {CHILD_S:g} s",
-                _JOURNAL,
-            )
+            sentence = f"{child} did not appear within {CHILD_S:g} s"
+            raise EffectFailed("netdev-not-created", sentence, _JOURNAL)
 
     def _remove(self, host: Host) -> None:
         """Remove the file if NetworkManager has not removed it with the profile, and

@@ -19,10 +19,8 @@ from ovirt_rdma.host.changes.kinds.kind import (
 )
 from ovirt_rdma.host.changes.kinds.netdev import (
     DcbSetting,
-    EcnSwitch,
     OffloadState,
     PkeyChild,
-    PortType,
     RoceTos,
     Sysfs,
 )
@@ -46,8 +44,6 @@ from ovirt_rdma.host.rules.base import LINK_DOWN, Change
 # The first that a change is for counts: a P_Key child is a write to /sys too.
 KINDS: tuple[type[Kind], ...] = (
     PkeyChild,
-    PortType,
-    EcnSwitch,
     Sysfs,
     ProfileProperty,
     OffloadState,
@@ -67,9 +63,7 @@ KINDS: tuple[type[Kind], ...] = (
 
 
 def kind_of(change: Change, uuid: Optional[str] = None) -> Kind:
-    """Return the kind of ``change``; ``uuid`` is that of a new profile. A change of no
-    known kind has one that refuses it.
-    """
+    """Return the kind of ``change``; for an unknown kind, one that refuses it."""
     known = next((kind for kind in KINDS if kind.is_for(change)), Kind)
     return known(change, uuid)
 
@@ -80,14 +74,10 @@ def kind_of_act(act: AtomicChange) -> Kind:
 
 
 class HostEffects(Host):
-    """A host whose properties are read, set and undone. This is the only way by which a
-    run changes a host.
-    """
+    """A host that can be changed: the only way by which a run changes one."""
 
     def refusal(self, change: Change) -> str:
-        """Return, as a sentence without a full stop, why none of our rules makes such a
-        change (a target such as /etc/passwd), else "". Reads nothing.
-        """
+        """Return why no rule of ours makes such a change, else "". Reads nothing."""
         return kind_of(change).refusal()
 
     def read(
@@ -149,9 +139,7 @@ class HostEffects(Host):
         return replace(act, changes=tuple(found))
 
     def _allowed(self, act: AtomicChange) -> Kind:
-        """Return the kind of ``act``. Raises EffectFailed if none of our rules makes
-        such a change; nothing is done then.
-        """
+        """Return the kind of ``act``. Raises EffectFailed if it is not allowed."""
         refusals = [kind_of(change).refusal() for change in act.changes]
         if len(refusals) != 1 and not (refusals and NewProfile.of(act)):
             refusals = [f"step {act.step!a} has {len(refusals)} changes in one"]

@@ -221,9 +221,6 @@ class Module(Kind):
         fix = f"see journalctl -k, and: modprobe --verbose {name}"
         host.run_or_fail(f"module {name} cannot be loaded", ("modprobe", name), fix)
 
-    def undo(self, host: Host) -> None:
-        """Do nothing: it stays loaded."""
-
 
 ENABLED = "enabled"
 _VERBS = {True: "enable", False: "disable"}

@@ -87,7 +87,7 @@ class _OfVfs(Kind):
     @property
     def sets(self) -> Property:
         numbers = ",".join(map(str, self._numbers))
-        return Property(VF, self.change.target, f"{self.change.name} {numbers}".strip())
+        return VF, self.change.target, f"{self.change.name} {numbers}".strip()
 
     @property
     def effect(self) -> str:
@@ -121,15 +121,14 @@ class _OfVfs(Kind):
             return Reading()
         try:
             return Reading(vf_values(self._present(host, present)) or None)
-        except (CommandFailed, ValueError) as error:
+        except (CommandFailed, EffectFailed, ValueError) as error:
             return Reading(problem=f"{self.describe()} cannot be read: {error}")
 
     def do(self, host: Host) -> None:
         self._make(host, _by_number(self.change.after))
 
     def undo(self, host: Host) -> None:
-        present = self._own(host)
-        earlier = _by_number(self.change.before)
+        present, earlier = self._own(host), _by_number(self.change.before)
         self._make(host, {n: earlier.get(n, self.NEW) for n in present})
 
     def _make(self, host: Host, wanted: dict[int, str]) -> None:
@@ -145,7 +144,7 @@ class _OfVfs(Kind):
                 raise EffectFailed("vf-gone", f"{self._vf(number)} does not exist")
 
     def _present(self, host: Host, present: dict[int, str]) -> dict[int, str]:
-        """Return the value of each VF. Raises CommandFailed and ValueError."""
+        """Return the value of each VF. Raises what :meth:`read` catches."""
         raise NotImplementedError
 
     def _set(self, host: Host, number: int, address: str, value: str) -> None:
@@ -224,20 +223,17 @@ class _OfVfs(Kind):
         return virtual_functions(rows(text))
 
     def _netdev(self, host: Host) -> str:
-        """Return the PF's netdev, not a P_Key child. Raises ValueError."""
+        """Return the PF's netdev, not a P_Key child. Raises EffectFailed."""
         for name in sorted(netdevs_of_pci(host, self.change.target)):
             if "parent" not in host.tree.names(f"{NET_CLASS}/{name}"):
                 return name
-        raise ValueError(f"{self.change.target} has no netdev")
+        raise EffectFailed("vf-without-netdev", f"{self.change.target} has no netdev")
 
     def _by_ip(self, host: Host, number: int, *words: str) -> None:
         """Run ``ip link set NETDEV vf N ...``. Raises EffectFailed."""
-        try:
-            netdev = self._netdev(host)
-        except ValueError as error:
-            raise EffectFailed("vf-without-netdev", str(error)) from None
-        argv = ("ip", "link", "set", "dev", netdev, "vf", str(number), *words)
-        host.run_or_fail(f"{self._vf(number)} cannot be set", argv)
+        of_vf = ("dev", self._netdev(host), "vf", str(number))
+        failure = f"{self._vf(number)} cannot be set"
+        host.run_or_fail(failure, ("ip", "link", "set", *of_vf, *words))
 
     def _iov(self, host: Host) -> Optional[str]:
         """Return mlx4's folder ``iov``; None for other drivers."""
@@ -278,7 +274,7 @@ class VfNumber(_OfVfs):
         return f"echo {value or 0} > {self._file('sriov_numvfs')}"
 
     def is_gone(self, host: Host) -> bool:
-        return host.tree.text(self._file("sriov_numvfs")) is None
+        return self.read(host).value is None
 
     def read(self, host: Host) -> Reading:
         return Reading(host.tree.text(self._file("sriov_numvfs")))
@@ -329,10 +325,9 @@ class VfGuids(_OfVfs):
     def _present(self, host: Host, present: dict[int, str]) -> dict[int, str]:
         iov = self._iov(host)
         if iov is None:
-            found = self._ip_vfs(host)
             return {
                 number: f"{vf.node_guid}/{vf.ports[0].guid}"
-                for number, vf in found.items()
+                for number, vf in self._ip_vfs(host).items()
                 if number in present and vf.node_guid and vf.ports
             }
         guids: dict[int, list[str]] = {}
@@ -418,8 +413,8 @@ class VfPkeys(_OfVfs):
     def _entries(self, host: Host, folder: str) -> list[str]:
         """Return the first entries of a table, up to one that is not used."""
         entries: list[str] = []
-        while (host.tree.text(f"{folder}/{len(entries)}") or "none") != "none":
-            entries.append(host.tree.text(f"{folder}/{len(entries)}") or "")
+        while (index := host.tree.number(f"{folder}/{len(entries)}")) is not None:
+            entries.append(str(index))
         return entries
 
 

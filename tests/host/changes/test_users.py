@@ -41,7 +41,7 @@ from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy, VfRule
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, SYSFS, VF, Change, Step, View
 from ovirt_rdma.host.rules.registry import decide
-from ovirt_rdma.host.services.hook_runs import mode_steps
+from ovirt_rdma.host.services.hook_runs import ModeRefused, mode_steps
 from ovirt_rdma.host.services.network_request import WantedMode
 
 pytestmark = pytest.mark.hypervisor
@@ -260,7 +260,11 @@ def at_boot(facts: Facts, case: Case) -> str:
 def hook(facts: Facts, case: Case) -> str:
     """What before_network_setup says to the engine."""
     wanted = WantedMode("storage", case.on, "connected", case.on)
-    return str(mode_steps(facts, Policy(), [wanted]).refused)
+    try:
+        mode_steps(facts, Policy(), [wanted])
+    except ModeRefused as refused:
+        return str(refused)
+    return ""
 
 
 ASKERS = [
