@@ -23,7 +23,6 @@ from ovirt_rdma.host.collect.storage import (
 from ovirt_rdma.host.collect.tools import read_each
 from ovirt_rdma.host.facts.statistics import (
     COLUMNS,
-    MountBytes,
     MountStatistics,
     OperationStatistics,
     PortCounters,
@@ -144,7 +143,8 @@ def _counted(mountpoint: str, section: Section, odd: list[int]) -> MountStatisti
         elif key == b"bytes:":
             numbers = _numbers(words)
             known = len(numbers) == _BYTES == len(words)
-            found["bytes"] = MountBytes(*numbers[4:6]) if known else None
+            if known:
+                found["server_read"], found["server_written"] = numbers[4:6]
         if not known:
             odd.append(number)
     options = found.get("options", "")

@@ -359,8 +359,7 @@ def _known(
 
 def _mount(mount: MountStatistics) -> Iterator[Row]:
     labels = (mount.source, mount.mountpoint)
-    numbers = {**mount._asdict(), **(mount.bytes._asdict() if mount.bytes else {})}
-    known = _known("mount_", numbers.get)
+    known = _known("mount_", mount._asdict().get)
     known["mount_connections"] = len(mount.transports)
     known["mount_connections_requested"] = mount.nconnect or 1
     yield Row(labels, known)
