@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Write stdin to the file that the argument names, with one write(2).
+"""Write a text to a file, with one write(2): add_target.py FILE TEXT SECONDS.
 
 A program of its own, with the standard library alone: a write to ib_srp's add_target
-waits for the target, and only killing the process ends that. The exit status is the
-number of the error, 0 for none. A line on stdout says that the write begins.
+waits for the target, and only killing the process ends that. SIGALRM does it when the
+write takes longer than SECONDS. Otherwise the exit status is the number of the error,
+0 for none.
 """
 
 import os
+import signal
 import sys
 
 
 def main() -> int:
     """Return 0, or the errno of the write."""
-    content = sys.stdin.buffer.read()
+    path, text, seconds = sys.argv[1:]
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     try:
-        descriptor = os.open(sys.argv[1], os.O_WRONLY | os.O_CLOEXEC)
-        os.write(1, b"\n")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            os.write(descriptor, content)
+            signal.setitimer(signal.ITIMER_REAL, float(seconds))
+            os.write(descriptor, text.encode("ascii"))
         finally:
             os.close(descriptor)
     except OSError as error:

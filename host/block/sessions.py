@@ -19,11 +19,9 @@ tried again.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import re
-import select
-import subprocess
+import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -74,32 +72,20 @@ Write = Callable[[Path, str, float], int]
 
 def write_in_child(path: Path, text: str, timeout_s: float) -> int:
     """Write ``text`` to ``path``; errno.ETIME if it was killed at the deadline."""
-    child = subprocess.Popen(
-        [sys.executable, "-I", "-S", str(_PROGRAM), str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    program = (sys.executable, "-I", "-S", str(_PROGRAM), str(path))
     try:
-        assert child.stdin and child.stdout  # noqa: S101  (for mypy)
-        child.stdin.write(text.encode("ascii"))
-        child.stdin.close()
-        child.stdin = None
-        select.select([child.stdout], [], [], _STARTUP_S)
-        child.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(_LOOK_S)
+        run_command(
+            (*program, text, f"{timeout_s}"), timeout_s + _STARTUP_S, own_session=True
+        )
+    except CommandTimeout:
         return errno.ETIME
-    except BaseException:
-        child.kill()
-        raise
-    finally:
-        if child.stdout:
-            child.stdout.close()
-    return child.returncode if child.returncode >= 0 else errno.EINTR
+    except CommandFailed as failed:
+        if failed.returncode is None:
+            raise
+        if failed.returncode == -signal.SIGALRM:
+            return errno.ETIME
+        return failed.returncode if failed.returncode > 0 else errno.EINTR
+    return 0
 
 
 def _not_loaded(run: Runner, module: str, id: str) -> Optional[Sentence]:

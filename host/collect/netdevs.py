@@ -33,7 +33,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Optional, TypeVar
 
-from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_driver, read_pci
+from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_pci
 from ovirt_rdma.host.collect.tools import Link, Tools, read_each
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_ETHER,
@@ -117,7 +117,7 @@ def _netdev(
         mtu=mtu,
         address=tree.text(f"{folder}/address") or "",
         operstate=tree.text(f"{folder}/operstate", problems) or UNKNOWN,
-        driver=read_driver(tree, folder) or link.kind,
+        driver=tree.link_name(f"{folder}/device/driver") or link.kind,
         pci=read_pci(tree, folder),
         uppers=_stacked(entries, "upper_"),
         lowers=lowers,
