@@ -498,13 +498,12 @@ def read_units(tree: FileTree, tools: Tools, problems: list[str]) -> tuple[Unit,
     return tuple(units)
 
 
-_DAEMONS = {
-    LAUNCHER: "vdsmd",
-    STOCK_VDSMD: "vdsmd",
-    STOCK_SUPERVDSMD: "supervdsmd",
-}
 # vdsmd does not start as another user (VDSM, lib/vdsm/vdsmd.py, __assertVdsmUser).
-_USERS = {LAUNCHER: VDSM_UID, STOCK_VDSMD: VDSM_UID, STOCK_SUPERVDSMD: ROOT}
+_DAEMONS = {
+    LAUNCHER: ("vdsmd", VDSM_UID),
+    STOCK_VDSMD: ("vdsmd", VDSM_UID),
+    STOCK_SUPERVDSMD: ("supervdsmd", ROOT),
+}
 # Exists only if SELinux is enabled; "1" or "0" (kernel, security/selinux/selinuxfs.c).
 _ENFORCE = "/sys/fs/selinux/enforce"
 
@@ -523,7 +522,7 @@ def running_scripts(
             continue
         found = next((word for word in words[1:] if not word.startswith(b"-")), b"")
         script = next((one for one in scripts if one.encode() == found), "")
-        if script and runs(tree, pid, _USERS[script], "python"):
+        if script and runs(tree, pid, _DAEMONS[script][1], "python"):
             yield pid, script
 
 
@@ -545,7 +544,7 @@ def read_selinux(tree: FileTree) -> Optional[SELinux]:
     for pid, script in running_scripts(tree, _DAEMONS):
         context = (tree.text(f"/proc/{pid}/attr/current") or "").rstrip("\0")
         if context:
-            contexts.setdefault(_DAEMONS[script], context)
+            contexts.setdefault(_DAEMONS[script][0], context)
     return SELinux(enforce == "1", contexts)
 
 

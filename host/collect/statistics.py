@@ -45,7 +45,6 @@ _BYTES = 8
 _OPERATIONS_FOLLOW = b"per-op"
 # Unsigned 64 bit numbers.
 _DIGITS = 20
-_NUMBER = re.compile(r"[0-9]{1,20}")
 _TRANSPORT = re.compile(r"xprt-[0-9]+-(.+)")
 # N/A: drivers without a performance management agent (drivers/infiniband/core/sysfs.c,
 # show_pma_counter).
@@ -244,9 +243,9 @@ def _transport(
     )
     values = dict(line.partition("=")[::2] for line in info.split("\n"))
     known: dict[str, Any] = {
-        field: int(values[key])
+        field: number
         for key, field in _INFO.items()
-        if _NUMBER.fullmatch(values.get(key, ""))
+        if (number := whole(values.get(key, ""))) is not None
     }
     switch, name = folder.split("/")[-2:]
     return SunrpcTransport(
