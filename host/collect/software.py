@@ -55,6 +55,7 @@ from ovirt_rdma.host.paths import (
     LAUNCHER,
     STOCK_SUPERVDSMD,
     STOCK_VDSMD,
+    SYSTEMD_BOOTED,
     VDSM_CONF,
     VDSM_CONF_DROPIN_DIRECTORIES,
     under,
@@ -478,15 +479,13 @@ UNITS = (
 
 _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState"
 COMMAND = ("systemctl", "show", "--no-pager", "-p", _PROPERTIES, *UNITS)
-# sd_booted(3): exists only if systemd is the init.
-_BOOTED = "/run/systemd/system"
 
 
 def read_units(tree: FileTree, tools: Tools, problems: list[str]) -> tuple[Unit, ...]:
     """Return UNITS in their order, missing ones as ``not-found``; an empty tuple if
     systemd is not running or systemctl fails.
     """
-    if not tree.is_folder(_BOOTED):
+    if not tree.is_folder(SYSTEMD_BOOTED):
         return ()
     text = tools.text(COMMAND, problems, optional=True) or ""
     units = []
