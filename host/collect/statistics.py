@@ -51,17 +51,6 @@ _TRANSPORT = re.compile(r"xprt-[0-9]+-(.+)")
 _VALUE = re.compile(r"([0-9]{1,20})|N/A.*")
 # A setting, how long the kernel keeps the values (drivers/infiniband/core/sysfs.c).
 _LIFESPAN = "lifespan"
-# The names in xprt_info (net/sunrpc/sysfs.c, rpc_sysfs_xprt_info_show).
-_INFO = {
-    "max_num_slots": "slots_max",
-    "min_num_slots": "slots_min",
-    "num_reqs": "requests",
-    "sending_q_len": "sending",
-    "pending_q_len": "pending",
-    "backlog_q_len": "backlog",
-    "last_used": "last_used",
-    "main_xprt": "main",
-}
 
 
 def read_statistics(
@@ -241,12 +230,6 @@ def _transport(
             ("xprt_info", None),
         )
     )
-    values = dict(line.partition("=")[::2] for line in info.split("\n"))
-    known: dict[str, Any] = {
-        field: number
-        for key, field in _INFO.items()
-        if (number := whole(values.get(key, ""))) is not None
-    }
     switch, name = folder.split("/")[-2:]
     return SunrpcTransport(
         switch,
@@ -254,7 +237,12 @@ def _transport(
         protocol,
         destination=None if destination.startswith("<") else destination or None,
         state=tuple(state.partition("=")[2].split()),
-        **known,
+        # net/sunrpc/sysfs.c, rpc_sysfs_xprt_info_show
+        counters={
+            key: number
+            for key, _, text in (line.partition("=") for line in info.split("\n"))
+            if (number := whole(text)) is not None
+        },
     )
 
 

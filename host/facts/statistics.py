@@ -319,16 +319,18 @@ class SunrpcTransport(NamedTuple):
     gives their numbers again
     destination: the address, without port
     state: the words of ``xprt_state``, such as ``CONNECTED`` and ``BOUND``
-    slots_max, slots_min: how many requests may, and can at once, be under way
-    requests: slots that exist now
-    backlog, pending, sending: requests that wait for a slot, for a reply, for the
-    transport
+    counters: the numbers of ``xprt_info``, by the kernel's names; none while it is not
+    connected. Of these:
+    max_num_slots, min_num_slots: how many requests may, and can at once, be under way
+    num_reqs: slots that exist now
+    backlog_q_len, pending_q_len, sending_q_len: requests that wait for a slot, for a
+    reply, for the transport
     last_used: when a request was done last, in the kernel's jiffies (net/sunrpc/xprt.c,
     xprt_schedule_autodisconnect)
-    main: 1 for the connection that its switch was made with, 0 for others
+    main_xprt: 1 for the connection that its switch was made with, 0 for others
 
-    The numbers are None while it is not connected. RDMA connections that are not used
-    are closed after five minutes (RPCRDMA_IDLE_DISC_TO): that is no fault.
+    RDMA connections that are not used are closed after five minutes
+    (RPCRDMA_IDLE_DISC_TO): that is no fault.
     """
 
     switch: str
@@ -336,14 +338,7 @@ class SunrpcTransport(NamedTuple):
     protocol: str
     destination: Optional[str] = None
     state: tuple[str, ...] = ()
-    slots_max: Optional[int] = None
-    slots_min: Optional[int] = None
-    requests: Optional[int] = None
-    backlog: Optional[int] = None
-    pending: Optional[int] = None
-    sending: Optional[int] = None
-    last_used: Optional[int] = None
-    main: Optional[int] = None
+    counters: Mapping[str, int] = {}
 
     @property
     def connected(self) -> bool:
@@ -524,7 +519,12 @@ def activity_between(before: Statistics, after: Statistics) -> Activity:
     connections = None
     if after.transports is not None:
         connections = tuple(
-            ConnectionActivity(f"{one.switch}/{one.name}", *one[3:6])
+            ConnectionActivity(
+                f"{one.switch}/{one.name}",
+                one.destination,
+                one.state,
+                one.counters.get("max_num_slots"),
+            )
             for one in after.transports
             if one.protocol == "rdma"
         )
@@ -594,8 +594,8 @@ def _waiting(
             for one in of
             if one.protocol == "rdma"
             and one.connected
-            and one.pending == 0
-            and ((one.sending or 0) > 0 or (one.backlog or 0) > 0)
+            and one.counters.get("pending_q_len") == 0
+            and any(map(one.counters.get, ("sending_q_len", "backlog_q_len")))
         }
 
     then = stuck(before)

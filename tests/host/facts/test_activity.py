@@ -107,7 +107,8 @@ def queues(**values):
     """A connection of the server of ``place``, as sysfs shows it."""
     state = () if values.pop("closed", False) else ("CONNECTED", "BOUND")
     place = ("switch-0", "xprt-0-rdma", "rdma", values.pop("to", "10.0.0.1"), state)
-    return SunrpcTransport(*place, **{"pending": 0, "sending": 0, **values})
+    lengths = {f"{name}_q_len": length for name, length in values.items()}
+    return SunrpcTransport(*place, {"pending_q_len": 0, "sending_q_len": 0, **lengths})
 
 
 def two(*counted, **others):
@@ -191,9 +192,7 @@ def test_connections_are_those_over_rdma():
     both = (
         SunrpcTransport(
             *("switch-0", "xprt-0-rdma", "rdma", "10.0.0.1", ("BOUND",)),
-            slots_max=128,
-            requests=7,
-            backlog=0,
+            {"max_num_slots": 128, "num_reqs": 7, "backlog_q_len": 0},
         ),
         SunrpcTransport("switch-1", "xprt-1-tcp", "tcp"),
     )
