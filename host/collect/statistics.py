@@ -108,7 +108,7 @@ def _counted(mountpoint: str, section: Section, odd: list[int]) -> MountStatisti
     found: dict[str, Any] = {}
     transports: list[Transport] = []
     operations: dict[str, OperationStatistics] = {}
-    in_operations = False
+    options, in_operations = "", False
     for number, (key, *words) in section.lines:
         known = True
         if in_operations:
@@ -118,7 +118,7 @@ def _counted(mountpoint: str, section: Section, odd: list[int]) -> MountStatisti
         elif key == _OPERATIONS_FOLLOW:
             in_operations = True
         elif key == b"opts:" and words:
-            found["options"] = words[0].decode("utf-8", "surrogateescape")
+            options = words[0].decode("utf-8", "surrogateescape")
         elif key == b"nfsv4:":
             # bm0=0x1,...,pnfs=LAYOUT_FLEX_FILES,lease_time=90 (show_pnfs)
             text = b" ".join(words).decode("utf-8", "surrogateescape")
@@ -135,7 +135,6 @@ def _counted(mountpoint: str, section: Section, odd: list[int]) -> MountStatisti
                 found["server_read"], found["server_written"] = numbers[4:6]
         if not known:
             odd.append(number)
-    options = found.get("options", "")
     rsize, wsize, nconnect = (
         whole(option_value(options, name) or "")
         for name in ("rsize", "wsize", "nconnect")

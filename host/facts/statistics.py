@@ -254,8 +254,8 @@ class MountStatistics(NamedTuple):
     source: ``server:/path``, normalised as in the facts
     address: the server's address, from mountinfo; None if it is not there
     age_s: whole seconds since it was mounted
-    options: the text of ``opts:``; version, rsize and wsize (bytes, as negotiated with
-    the server) and nconnect (as asked for, if the kernel took it) are from there
+    version, rsize, wsize (bytes, as negotiated with the server), nconnect (as asked
+    for, if the kernel took it): of ``opts:``
     transports: one for each connection
     operations: those that were used at least once
     server_read, server_written: bytes that were read from and written to the server
@@ -269,7 +269,6 @@ class MountStatistics(NamedTuple):
     source: str
     age_s: Optional[int] = None
     version: Optional[str] = None
-    options: str = ""
     rsize: Optional[int] = None
     wsize: Optional[int] = None
     nconnect: Optional[int] = None
