@@ -708,16 +708,13 @@ def _profiles(
     """Return the profiles for RDMA netdevs, by name, with their properties."""
     fields = "UUID,TYPE,DEVICE,FILENAME,NAME"
     text = tools.text([*_NMCLI, fields, "connection"], problems)
-    candidates = [
-        # A profile in memory does not survive a boot.
-        Profile(
-            name, uuid, kind, active_on=on, file=None if in_memory else file or None
-        )
-        for uuid, kind, device, file, name in table(text or "", 5)
-        for on in (_active_on(device, names),)
-        for in_memory in (file.startswith(_IN_MEMORY),)
-        if kind == _PROFILE_TYPE or on in names
-    ]
+    candidates = []
+    for uuid, kind, device, file, name in table(text or "", 5):
+        on = _active_on(device, names)
+        if kind == _PROFILE_TYPE or on in names:
+            # A profile in memory does not survive a boot.
+            kept = None if file.startswith(_IN_MEMORY) else file or None
+            candidates.append(Profile(name, uuid, kind, active_on=on, file=kept))
     if not candidates:
         return ()
     candidates.sort(key=lambda profile: (profile.name, profile.uuid))

@@ -480,11 +480,10 @@ def with_virtual_functions(
         pf, is_mlx4 = adapter.pci.address, adapter.driver == "mlx4_core"
         folder = f"{PCI_DEVICES}/{pf}"
         links = {
-            int(match[1]): tree.link_name(f"{folder}/{match[0]}")
-            for match in map(
-                _VIRTFN.fullmatch, tree.names(folder) if adapter.vfs else ()
-            )
-            if match
+            int(match[1]): address
+            for name in (tree.names(folder) if adapter.vfs else ())
+            if (match := _VIRTFN.fullmatch(name))
+            and (address := tree.link_name(f"{folder}/{name}"))
         }
         shown: Mapping[int, VirtualFunction] = {}
         netdev = base.get(pf) if links and not is_mlx4 else None
@@ -493,8 +492,6 @@ def with_virtual_functions(
             shown = virtual_functions(tools.rows(command, problems) or [])
         vfs = []
         for number, address in sorted(links.items()):
-            if address is None:
-                continue
             vf = replace(
                 shown.get(number, VirtualFunction(number, "")),
                 address=address,
