@@ -288,6 +288,7 @@ def test_root_opens_files_in_one_place():
 # What a program prints is collected in one place, to a limit. Others that have a pipe:
 PIPES = {
     "host/system/commands.py": "the place",
+    "host/block/sessions.py": "waits for a byte, and reads none",
     "storage/benchmark/scratch.py": "fio, whose keeper knows it; output_of reads",
     "storage/readiness.py": "one line of our own program, to a limit",
     "engine_sdk_tools/hosts/ansible_run.py": "a line at a time, each to a limit",

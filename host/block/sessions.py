@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import errno
 import re
-import signal
+import select
+import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -54,6 +55,7 @@ from ovirt_rdma.host.system.commands import (
     CommandTimeout,
     NotInstalled,
     Runner,
+    end_command,
     run_command,
 )
 from ovirt_rdma.host.system.files import write_kernel_file
@@ -72,20 +74,22 @@ Write = Callable[[Path, str, float], int]
 
 def write_in_child(path: Path, text: str, timeout_s: float) -> int:
     """Write ``text`` to ``path``; errno.ETIME if it was killed at the deadline."""
-    program = (sys.executable, "-I", "-S", str(_PROGRAM), str(path))
+    child = subprocess.Popen(
+        [sys.executable, "-I", "-S", str(_PROGRAM), str(path), text],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
-        run_command(
-            (*program, text, f"{timeout_s}"), timeout_s + _STARTUP_S, own_session=True
-        )
-    except CommandTimeout:
+        assert child.stdout  # noqa: S101  (for mypy)
+        select.select([child.stdout], [], [], _STARTUP_S)  # until the write begins
+        child.wait(timeout_s)
+    except subprocess.TimeoutExpired:
         return errno.ETIME
-    except CommandFailed as failed:
-        if failed.returncode is None:
-            raise
-        if failed.returncode == -signal.SIGALRM:
-            return errno.ETIME
-        return failed.returncode if failed.returncode > 0 else errno.EINTR
-    return 0
+    finally:
+        end_command(child, _LOOK_S)
+    return child.returncode if child.returncode >= 0 else errno.EINTR
 
 
 def _not_loaded(run: Runner, module: str, id: str) -> Optional[Sentence]:
