@@ -9,9 +9,7 @@ utils/mount/network.c).
 
 :func:`option_string` builds the option string of stock VDSM (VDSM's
 storageServer.NFSConnection, unchanged since 4.40.14; the tests compare both, character
-by character). :func:`engine_problems` checks the limits of the engine, and
-:func:`stock_warnings` the options of an export that no rule names: VDSM passes these
-to mount unchanged, and mount does not report conflicts.
+by character). :func:`engine_problems` checks the limits of the engine.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Write stdin to the file that the argument names, with one write(2).
+"""Write a text to a file, with one write(2): add_target.py FILE TEXT.
 
 A program of its own, with the standard library alone: a write to ib_srp's add_target
 waits for the target, and only killing the process ends that. The exit status is the
@@ -12,12 +12,12 @@ import sys
 
 def main() -> int:
     """Return 0, or the errno of the write."""
-    content = sys.stdin.buffer.read()
+    path, text = sys.argv[1:]
     try:
-        descriptor = os.open(sys.argv[1], os.O_WRONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         os.write(1, b"\n")
         try:
-            os.write(descriptor, content)
+            os.write(descriptor, text.encode("ascii"))
         finally:
             os.close(descriptor)
     except OSError as error:

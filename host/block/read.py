@@ -175,7 +175,9 @@ class BlockReader:
             self._reach(holder, path, leaving, names, found)
 
     def _mounts(self, paths: dict[str, str]) -> Iterator[str]:
-        table = self._tree.data(_MOUNTINFO, self._problems) or b""
+        unread: list[str] = []
+        table = self._tree.data(_MOUNTINFO, unread) or b""
+        yield from unread  # what is mounted is unknown: a user of all
         for line in table.decode("utf-8", "surrogateescape").splitlines():
             words = line.split(" ")
             if len(words) > 4 and words[2] in paths:

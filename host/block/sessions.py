@@ -19,7 +19,6 @@ tried again.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import re
 import select
@@ -56,6 +55,7 @@ from ovirt_rdma.host.system.commands import (
     CommandTimeout,
     NotInstalled,
     Runner,
+    end_command,
     run_command,
 )
 from ovirt_rdma.host.system.files import write_kernel_file
@@ -75,30 +75,20 @@ Write = Callable[[Path, str, float], int]
 def write_in_child(path: Path, text: str, timeout_s: float) -> int:
     """Write ``text`` to ``path``; errno.ETIME if it was killed at the deadline."""
     child = subprocess.Popen(
-        [sys.executable, "-I", "-S", str(_PROGRAM), str(path)],
-        stdin=subprocess.PIPE,
+        [sys.executable, "-I", "-S", str(_PROGRAM), str(path), text],
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
     try:
-        assert child.stdin and child.stdout  # noqa: S101  (for mypy)
-        child.stdin.write(text.encode("ascii"))
-        child.stdin.close()
-        child.stdin = None
-        select.select([child.stdout], [], [], _STARTUP_S)
+        assert child.stdout  # noqa: S101  (for mypy)
+        select.select([child.stdout], [], [], _STARTUP_S)  # until the write begins
         child.wait(timeout_s)
     except subprocess.TimeoutExpired:
-        child.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(_LOOK_S)
         return errno.ETIME
-    except BaseException:
-        child.kill()
-        raise
     finally:
-        if child.stdout:
-            child.stdout.close()
+        end_command(child, _LOOK_S)
     return child.returncode if child.returncode >= 0 else errno.EINTR
 
 

@@ -33,7 +33,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Optional, TypeVar
 
-from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_driver, read_pci
+from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_pci
 from ovirt_rdma.host.collect.tools import Link, Tools, read_each
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_ETHER,
@@ -117,7 +117,7 @@ def _netdev(
         mtu=mtu,
         address=tree.text(f"{folder}/address") or "",
         operstate=tree.text(f"{folder}/operstate", problems) or UNKNOWN,
-        driver=read_driver(tree, folder) or link.kind,
+        driver=tree.link_name(f"{folder}/device/driver") or link.kind,
         pci=read_pci(tree, folder),
         uppers=_stacked(entries, "upper_"),
         lowers=lowers,
@@ -708,16 +708,13 @@ def _profiles(
     """Return the profiles for RDMA netdevs, by name, with their properties."""
     fields = "UUID,TYPE,DEVICE,FILENAME,NAME"
     text = tools.text([*_NMCLI, fields, "connection"], problems)
-    candidates = [
-        # A profile in memory does not survive a boot.
-        Profile(
-            name, uuid, kind, active_on=on, file=None if in_memory else file or None
-        )
-        for uuid, kind, device, file, name in table(text or "", 5)
-        for on in (_active_on(device, names),)
-        for in_memory in (file.startswith(_IN_MEMORY),)
-        if kind == _PROFILE_TYPE or on in names
-    ]
+    candidates = []
+    for uuid, kind, device, file, name in table(text or "", 5):
+        on = _active_on(device, names)
+        if kind == _PROFILE_TYPE or on in names:
+            # A profile in memory does not survive a boot.
+            kept = None if file.startswith(_IN_MEMORY) else file or None
+            candidates.append(Profile(name, uuid, kind, active_on=on, file=kept))
     if not candidates:
         return ()
     candidates.sort(key=lambda profile: (profile.name, profile.uuid))

@@ -31,7 +31,7 @@ from dataclasses import replace
 from typing import Any, Optional
 
 from ovirt_rdma.host.collect.tools import Tools, read_each, virtual_functions
-from ovirt_rdma.host.facts.adapter_models import VENDORS, model_by_ids
+from ovirt_rdma.host.facts.adapter_models import VENDORS, model_of
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,
     SOFT_ROCE,
@@ -79,12 +79,6 @@ def read_pci(tree: FileTree, folder: str) -> Optional[PciIdentity]:
     return None
 
 
-def read_driver(tree: FileTree, folder: str) -> Optional[str]:
-    """Return the driver bound to ``folder``/device, or None if there is none."""
-    place = tree.real_path(f"{folder}/device/driver")
-    return place.name if place else None
-
-
 _MELLANOX = "0x15b3"
 # PCI base class and subclass, include/linux/pci_ids.h. Omni-Path is a "fabric
 # controller"; old HCAs are InfiniBand controllers on the serial bus.
@@ -114,7 +108,7 @@ def read_adapters(
         )
         if not known and vendor in VENDORS and code.startswith(_NETWORK):
             device = tree.text(f"{folder}/device", failures) or ""
-            known = model_by_ids(vendor, device) is not None
+            known = model_of(PciIdentity(address, vendor, device, "")) is not None
         if not known:
             return None
         adapter = _adapter(tree, address, vendor, failures)
@@ -248,7 +242,7 @@ def _device(
 ) -> RdmaDevice:
     """Read a device, with details if there are ``mtus`` of ports."""
     folder = f"{RDMA_CLASS}/{name}"
-    driver = read_driver(tree, folder)
+    driver = tree.link_name(f"{folder}/device/driver")
     if driver is None and tree.text(f"{folder}/parent"):
         # Only rxe of the drivers without a bus device has this attribute.
         driver = SOFT_ROCE
@@ -486,11 +480,10 @@ def with_virtual_functions(
         pf, is_mlx4 = adapter.pci.address, adapter.driver == "mlx4_core"
         folder = f"{PCI_DEVICES}/{pf}"
         links = {
-            int(match[1]): tree.link_name(f"{folder}/{match[0]}")
-            for match in map(
-                _VIRTFN.fullmatch, tree.names(folder) if adapter.vfs else ()
-            )
-            if match
+            int(match[1]): address
+            for name in (tree.names(folder) if adapter.vfs else ())
+            if (match := _VIRTFN.fullmatch(name))
+            and (address := tree.link_name(f"{folder}/{name}"))
         }
         shown: Mapping[int, VirtualFunction] = {}
         netdev = base.get(pf) if links and not is_mlx4 else None
@@ -499,8 +492,6 @@ def with_virtual_functions(
             shown = virtual_functions(tools.rows(command, problems) or [])
         vfs = []
         for number, address in sorted(links.items()):
-            if address is None:
-                continue
             vf = replace(
                 shown.get(number, VirtualFunction(number, "")),
                 address=address,

@@ -55,6 +55,7 @@ from ovirt_rdma.host.paths import (
     LAUNCHER,
     STOCK_SUPERVDSMD,
     STOCK_VDSMD,
+    SYSTEMD_BOOTED,
     VDSM_CONF,
     VDSM_CONF_DROPIN_DIRECTORIES,
     under,
@@ -478,15 +479,13 @@ UNITS = (
 
 _PROPERTIES = "Id,LoadState,ActiveState,UnitFileState"
 COMMAND = ("systemctl", "show", "--no-pager", "-p", _PROPERTIES, *UNITS)
-# sd_booted(3): exists only if systemd is the init.
-_BOOTED = "/run/systemd/system"
 
 
 def read_units(tree: FileTree, tools: Tools, problems: list[str]) -> tuple[Unit, ...]:
     """Return UNITS in their order, missing ones as ``not-found``; an empty tuple if
     systemd is not running or systemctl fails.
     """
-    if not tree.is_folder(_BOOTED):
+    if not tree.is_folder(SYSTEMD_BOOTED):
         return ()
     text = tools.text(COMMAND, problems, optional=True) or ""
     units = []
@@ -498,13 +497,12 @@ def read_units(tree: FileTree, tools: Tools, problems: list[str]) -> tuple[Unit,
     return tuple(units)
 
 
-_DAEMONS = {
-    LAUNCHER: "vdsmd",
-    STOCK_VDSMD: "vdsmd",
-    STOCK_SUPERVDSMD: "supervdsmd",
-}
 # vdsmd does not start as another user (VDSM, lib/vdsm/vdsmd.py, __assertVdsmUser).
-_USERS = {LAUNCHER: VDSM_UID, STOCK_VDSMD: VDSM_UID, STOCK_SUPERVDSMD: ROOT}
+_DAEMONS = {
+    LAUNCHER: ("vdsmd", VDSM_UID),
+    STOCK_VDSMD: ("vdsmd", VDSM_UID),
+    STOCK_SUPERVDSMD: ("supervdsmd", ROOT),
+}
 # Exists only if SELinux is enabled; "1" or "0" (kernel, security/selinux/selinuxfs.c).
 _ENFORCE = "/sys/fs/selinux/enforce"
 
@@ -523,7 +521,7 @@ def running_scripts(
             continue
         found = next((word for word in words[1:] if not word.startswith(b"-")), b"")
         script = next((one for one in scripts if one.encode() == found), "")
-        if script and runs(tree, pid, _USERS[script], "python"):
+        if script and runs(tree, pid, _DAEMONS[script][1], "python"):
             yield pid, script
 
 
@@ -545,7 +543,7 @@ def read_selinux(tree: FileTree) -> Optional[SELinux]:
     for pid, script in running_scripts(tree, _DAEMONS):
         context = (tree.text(f"/proc/{pid}/attr/current") or "").rstrip("\0")
         if context:
-            contexts.setdefault(_DAEMONS[script], context)
+            contexts.setdefault(_DAEMONS[script][0], context)
     return SELinux(enforce == "1", contexts)
 
 

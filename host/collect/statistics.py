@@ -23,7 +23,6 @@ from ovirt_rdma.host.collect.storage import (
 from ovirt_rdma.host.collect.tools import read_each
 from ovirt_rdma.host.facts.statistics import (
     COLUMNS,
-    MountBytes,
     MountStatistics,
     OperationStatistics,
     PortCounters,
@@ -46,24 +45,12 @@ _BYTES = 8
 _OPERATIONS_FOLLOW = b"per-op"
 # Unsigned 64 bit numbers.
 _DIGITS = 20
-_NUMBER = re.compile(r"[0-9]{1,20}")
 _TRANSPORT = re.compile(r"xprt-[0-9]+-(.+)")
 # N/A: drivers without a performance management agent (drivers/infiniband/core/sysfs.c,
 # show_pma_counter).
 _VALUE = re.compile(r"([0-9]{1,20})|N/A.*")
 # A setting, how long the kernel keeps the values (drivers/infiniband/core/sysfs.c).
 _LIFESPAN = "lifespan"
-# The names in xprt_info (net/sunrpc/sysfs.c, rpc_sysfs_xprt_info_show).
-_INFO = {
-    "max_num_slots": "slots_max",
-    "min_num_slots": "slots_min",
-    "num_reqs": "requests",
-    "sending_q_len": "sending",
-    "pending_q_len": "pending",
-    "backlog_q_len": "backlog",
-    "last_used": "last_used",
-    "main_xprt": "main",
-}
 
 
 def read_statistics(
@@ -121,7 +108,7 @@ def _counted(mountpoint: str, section: Section, odd: list[int]) -> MountStatisti
     found: dict[str, Any] = {}
     transports: list[Transport] = []
     operations: dict[str, OperationStatistics] = {}
-    in_operations = False
+    options, in_operations = "", False
     for number, (key, *words) in section.lines:
         known = True
         if in_operations:
@@ -131,7 +118,7 @@ def _counted(mountpoint: str, section: Section, odd: list[int]) -> MountStatisti
         elif key == _OPERATIONS_FOLLOW:
             in_operations = True
         elif key == b"opts:" and words:
-            found["options"] = words[0].decode("utf-8", "surrogateescape")
+            options = words[0].decode("utf-8", "surrogateescape")
         elif key == b"nfsv4:":
             # bm0=0x1,...,pnfs=LAYOUT_FLEX_FILES,lease_time=90 (show_pnfs)
             text = b" ".join(words).decode("utf-8", "surrogateescape")
@@ -144,10 +131,10 @@ def _counted(mountpoint: str, section: Section, odd: list[int]) -> MountStatisti
         elif key == b"bytes:":
             numbers = _numbers(words)
             known = len(numbers) == _BYTES == len(words)
-            found["bytes"] = MountBytes(*numbers[4:6]) if known else None
+            if known:
+                found["server_read"], found["server_written"] = numbers[4:6]
         if not known:
             odd.append(number)
-    options = found.get("options", "")
     rsize, wsize, nconnect = (
         whole(option_value(options, name) or "")
         for name in ("rsize", "wsize", "nconnect")
@@ -242,12 +229,6 @@ def _transport(
             ("xprt_info", None),
         )
     )
-    values = dict(line.partition("=")[::2] for line in info.split("\n"))
-    known: dict[str, Any] = {
-        field: int(values[key])
-        for key, field in _INFO.items()
-        if _NUMBER.fullmatch(values.get(key, ""))
-    }
     switch, name = folder.split("/")[-2:]
     return SunrpcTransport(
         switch,
@@ -255,7 +236,12 @@ def _transport(
         protocol,
         destination=None if destination.startswith("<") else destination or None,
         state=tuple(state.partition("=")[2].split()),
-        **known,
+        # net/sunrpc/sysfs.c, rpc_sysfs_xprt_info_show
+        counters={
+            key: number
+            for key, _, text in (line.partition("=") for line in info.split("\n"))
+            if (number := whole(text)) is not None
+        },
     )
 
 

@@ -64,8 +64,8 @@ def partition_bits(number: int) -> int:
 
 
 def full_member(number: int) -> str:
-    """Return the P_Key of a partition as full members have it: ``0x8064`` of 0x64, and
-    of 0x8064.
+    """Return the P_Key of a partition as full members have it: ``0x8064`` of 0x64, of
+    0x8064, and of the VLAN 100.
     """
     return f"0x{full_member_bits(number):04x}"
 
@@ -80,13 +80,6 @@ def is_full_member(pkey: str) -> bool:
     it is no hex number.
     """
     return bool(int(pkey, 16) & FULL_MEMBER)
-
-
-def pkey_of_vlan(vlan: int) -> str:
-    """Return the P_Key of the partition of a VLAN, FIRST_VLAN to LAST_VLAN: ``0x8064``
-    of 100.
-    """
-    return full_member(vlan)
 
 
 def vlan_of_pkey(pkey: str) -> Optional[int]:

@@ -203,9 +203,8 @@ class ModuleParameter:
 class ModprobeLine:
     """A line of modprobe.d(5) about a module that concerns RDMA or NFS.
 
-    ``command`` is ``options``, ``blacklist``, ``install``, ``remove``, ``softdep`` or
-    ``alias``; ``text`` is the text after the module's name. Lines are in the order in
-    which modprobe reads them.
+    ``command`` is ``options``, ``blacklist`` or ``install``; ``text`` is the text after
+    the module's name. Lines are in the order in which modprobe reads them.
     """
 
     file: str
@@ -329,9 +328,6 @@ class Software:
 # For a text that the kernel did not have or that is invalid; ``Facts.problems`` says
 # which.
 UNKNOWN = "unknown"
-
-_NO_MODULES = Modules()
-_NO_SOFTWARE = Software()
 
 
 @dataclass(frozen=True)
@@ -501,8 +497,8 @@ class Facts:
     network_manager: Optional[NetworkManager] = None
     ovirt_networks: tuple[OvirtNetwork, ...] = ()
     routes: tuple[Route, ...] = ()
-    modules: Modules = _NO_MODULES
-    software: Software = _NO_SOFTWARE
+    modules: Modules = Modules()
+    software: Software = Software()
     nfs_mounts: tuple[NfsMount, ...] = ()
     cm_ids: Optional[tuple[CmId, ...]] = None
     degraded_marks: tuple[DegradedMark, ...] = ()

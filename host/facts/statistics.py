@@ -223,15 +223,6 @@ class OperationStatistics(NamedTuple):
     errors: int = 0
 
 
-class MountBytes(NamedTuple):
-    """The bytes that were read from and written to the server, of the ``bytes:`` line
-    of mountstats (enum nfs_stat_bytecounters in include/linux/nfs_iostat.h).
-    """
-
-    server_read: int
-    server_written: int
-
-
 # The operations of requests that read and write files; NFS 3 and 4 have the same names
 # (fs/nfs/nfs3xdr.c, fs/nfs/nfs4xdr.c). With CONFIG_NFS_V4_2_READ_PLUS, which Debian's
 # 6.12 has, NFS 4.2 over TCP reads by READ_PLUS (fs/nfs/client.c,
@@ -263,11 +254,13 @@ class MountStatistics(NamedTuple):
     source: ``server:/path``, normalised as in the facts
     address: the server's address, from mountinfo; None if it is not there
     age_s: whole seconds since it was mounted
-    options: the text of ``opts:``; version, rsize and wsize (bytes, as negotiated with
-    the server) and nconnect (as asked for, if the kernel took it) are from there
+    version, rsize, wsize (bytes, as negotiated with the server), nconnect (as asked
+    for, if the kernel took it): of ``opts:``
     transports: one for each connection
     operations: those that were used at least once
-    bytes: None if the kernel's line has another form
+    server_read, server_written: bytes that were read from and written to the server
+    (``bytes:``, enum nfs_stat_bytecounters in include/linux/nfs_iostat.h); None if the
+    kernel's line has another form
     layout: the pNFS layout in use (``LAYOUT_FLEX_FILES``): then reads and writes are
     requests to other servers, and are not in operations
     """
@@ -276,13 +269,13 @@ class MountStatistics(NamedTuple):
     source: str
     age_s: Optional[int] = None
     version: Optional[str] = None
-    options: str = ""
     rsize: Optional[int] = None
     wsize: Optional[int] = None
     nconnect: Optional[int] = None
     transports: tuple[Transport, ...] = ()
     operations: tuple[OperationStatistics, ...] = ()
-    bytes: Optional[MountBytes] = None
+    server_read: Optional[int] = None
+    server_written: Optional[int] = None
     address: Optional[str] = None
     layout: Optional[str] = None
 
@@ -299,20 +292,21 @@ def moved_without_requests(before: MountStatistics, after: MountStatistics) -> i
     what ends while a sample is taken can be in its requests, and its bytes in the next
     one's (net/sunrpc/sched.c, rpc_exit_task; fs/nfs/super.c, nfs_show_stats).
     """
-    then, now = before.bytes, after.bytes
-    if then is None or now is None or before.layout or after.layout:
+    if before.layout or after.layout:
         return 0
     total = 0
-    read = now.server_read - then.server_read
-    written = now.server_written - then.server_written
-    for moved, names, sizes in (
-        (read, READS, (before.rsize, after.rsize)),
-        (written, WRITES, (before.wsize, after.wsize)),
+    for what, names, size in (
+        ("server_read", READS, "rsize"),
+        ("server_written", WRITES, "wsize"),
     ):
+        was, now = getattr(before, what), getattr(after, what)
+        if was is None or now is None:
+            return 0
+        sizes = getattr(before, size), getattr(after, size)
         requests = after.requests(*names) - before.requests(*names)
-        beyond = beyond_requests(moved, requests, max(size or 0 for size in sizes))
+        beyond = beyond_requests(now - was, requests, max(one or 0 for one in sizes))
         # Fewer requests than before are those of another mount.
-        if requests >= 0 and None not in sizes and 2 * beyond > moved:
+        if requests >= 0 and None not in sizes and 2 * beyond > now - was:
             total += beyond
     return total
 
@@ -324,16 +318,18 @@ class SunrpcTransport(NamedTuple):
     gives their numbers again
     destination: the address, without port
     state: the words of ``xprt_state``, such as ``CONNECTED`` and ``BOUND``
-    slots_max, slots_min: how many requests may, and can at once, be under way
-    requests: slots that exist now
-    backlog, pending, sending: requests that wait for a slot, for a reply, for the
-    transport
+    counters: the numbers of ``xprt_info``, by the kernel's names; none while it is not
+    connected. Of these:
+    max_num_slots, min_num_slots: how many requests may, and can at once, be under way
+    num_reqs: slots that exist now
+    backlog_q_len, pending_q_len, sending_q_len: requests that wait for a slot, for a
+    reply, for the transport
     last_used: when a request was done last, in the kernel's jiffies (net/sunrpc/xprt.c,
     xprt_schedule_autodisconnect)
-    main: 1 for the connection that its switch was made with, 0 for others
+    main_xprt: 1 for the connection that its switch was made with, 0 for others
 
-    The numbers are None while it is not connected. RDMA connections that are not used
-    are closed after five minutes (RPCRDMA_IDLE_DISC_TO): that is no fault.
+    RDMA connections that are not used are closed after five minutes
+    (RPCRDMA_IDLE_DISC_TO): that is no fault.
     """
 
     switch: str
@@ -341,14 +337,7 @@ class SunrpcTransport(NamedTuple):
     protocol: str
     destination: Optional[str] = None
     state: tuple[str, ...] = ()
-    slots_max: Optional[int] = None
-    slots_min: Optional[int] = None
-    requests: Optional[int] = None
-    backlog: Optional[int] = None
-    pending: Optional[int] = None
-    sending: Optional[int] = None
-    last_used: Optional[int] = None
-    main: Optional[int] = None
+    counters: Mapping[str, int] = {}
 
     @property
     def connected(self) -> bool:
@@ -411,18 +400,6 @@ def option_value(options: str, name: str) -> Optional[str]:
 
 
 @dataclass(frozen=True)
-class Calls:
-    """Calls of some operations: their number, and the mean milliseconds of each in the
-    queue of this host, on the way to the server and back, and in all.
-    """
-
-    count: int = 0
-    queue_ms: float = 0.0
-    rtt_ms: float = 0.0
-    execute_ms: float = 0.0
-
-
-@dataclass(frozen=True)
 class Load:
     """What a mount did in ``seconds``.
 
@@ -436,16 +413,6 @@ class Load:
     connects: int = 0
     sends: int = 0
     queued: int = 0
-
-    @property
-    def data(self) -> Calls:
-        """The calls that move file data."""
-        return self._calls(DATA)
-
-    @property
-    def all(self) -> Calls:
-        """All calls together."""
-        return self._calls(())
 
     @property
     def count(self) -> int:
@@ -462,10 +429,9 @@ class Load:
             if not names or one.name in names
         )
 
-    def _calls(self, names: Collection[str]) -> Calls:
-        count = self.total("operations", names)
-        means = ("queue_ms", "rtt_ms", "execute_ms")
-        return Calls(count, *(self.total(one, names) / (count or 1) for one in means))
+    def mean(self, what: str, names: Collection[str] = ()) -> float:
+        """Return :meth:`total`, such as of ``rtt_ms``, per call; 0.0 without any."""
+        return self.total(what, names) / (self.total("operations", names) or 1)
 
     @property
     def sent_again(self) -> int:
@@ -552,7 +518,12 @@ def activity_between(before: Statistics, after: Statistics) -> Activity:
     connections = None
     if after.transports is not None:
         connections = tuple(
-            ConnectionActivity(f"{one.switch}/{one.name}", *one[3:6])
+            ConnectionActivity(
+                f"{one.switch}/{one.name}",
+                one.destination,
+                one.state,
+                one.counters.get("max_num_slots"),
+            )
             for one in after.transports
             if one.protocol == "rdma"
         )
@@ -583,8 +554,8 @@ def _mount(
         retransmissions=all_of_it.sent_again,
         reads=mount.requests(*READS),
         writes=mount.requests(*WRITES),
-        server_read=mount.bytes.server_read if mount.bytes else None,
-        server_written=mount.bytes.server_written if mount.bytes else None,
+        server_read=mount.server_read,
+        server_written=mount.server_written,
         copies=mount.requests("COPY"),
         cancelled_copies=mount.requests("OFFLOAD_CANCEL"),
         connects=all_of_it.connects,
@@ -622,8 +593,8 @@ def _waiting(
             for one in of
             if one.protocol == "rdma"
             and one.connected
-            and one.pending == 0
-            and ((one.sending or 0) > 0 or (one.backlog or 0) > 0)
+            and one.counters.get("pending_q_len") == 0
+            and any(map(one.counters.get, ("sending_q_len", "backlog_q_len")))
         }
 
     then = stuck(before)

@@ -19,8 +19,8 @@ from ovirt_rdma.host.facts.infiniband import (
     MEMBERSHIPS,
     MTU_CODES,
     RATE_CODES,
+    full_member,
     partition_of,
-    pkey_of_vlan,
     vlan_of_pkey,
 )
 from ovirt_rdma.host.policy import texts
@@ -83,7 +83,7 @@ class PartitionRule:
 
 def _pkey_of(partition: Mapping[str, Any]) -> Optional[str]:
     vlan = partition.get("vlan")
-    return partition.get("pkey") if vlan is None else pkey_of_vlan(vlan)
+    return partition.get("pkey") if vlan is None else full_member(vlan)
 
 
 def _partition(name: str, keys: dict[str, Any]) -> PartitionRule:

@@ -65,12 +65,10 @@ class UnreadableJson(WrongRecord):
         self.is_file = is_file
 
 
-def read_json(
-    path: Union[str, Path], read: Callable[[Union[str, Path]], bytes] = read_named
-) -> object:
-    """Return the value in a JSON file that ``read`` reads. Raises UnreadableJson."""
+def read_json(path: Union[str, Path]) -> object:
+    """Return the value in a JSON file that a person names. Raises UnreadableJson."""
     try:
-        data = read(path)
+        data = read_named(path)
     except OSError as e:
         reason = f"it cannot be read: {e.strerror or e}"
         raise UnreadableJson(reason, is_file=False) from None
@@ -136,6 +134,7 @@ def digest_of(data: object) -> str:
     return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
+@dataclasses.dataclass(frozen=True)
 class Envelope:
     """The first keys of a document: ``schema_version``, ``kind``, ``digest``.
 
@@ -144,9 +143,9 @@ class Envelope:
     digested: the key of the value that has a digest; "" if there is no digest
     """
 
-    def __init__(self, kind: str, version: int = 1, *, digested: str = "") -> None:
-        # No dataclass: vdsmd waits for its imports.
-        self.kind, self.version, self.digested = kind, version, digested
+    kind: str
+    version: int = 1
+    digested: str = ""
 
     def around(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """Return the document with ``content``."""
@@ -193,7 +192,7 @@ def json_type(value: object) -> str:
     """Return the JSON type of a value: ``an object``."""
     if value is None:
         return "null"
-    if isinstance(value, (dict, Mapping)):
+    if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, (list, tuple)):
         return "an array"

@@ -59,7 +59,7 @@ def read_file(path: Name, most: int = MOST_BYTES) -> bytes:
         os.close(place)
 
 
-def read_own_file(path: Name, most: int = MOST_BYTES_NAMED) -> bytes:
+def read_own_file(path: Name) -> bytes:
     """Return the bytes of a regular file of root's, or of this user's, that nobody else
     can write. Raises as :func:`read_file`, and for a symbolic link.
     """
@@ -75,7 +75,7 @@ def read_own_file(path: Name, most: int = MOST_BYTES_NAMED) -> bytes:
             why = "other users than its owner may write to it"
         if why:
             raise OSError(errno.EINVAL, why)
-        return _content(place, most)
+        return _content(place, MOST_BYTES_NAMED)
     finally:
         os.close(place)
 

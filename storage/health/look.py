@@ -198,7 +198,7 @@ def _seen(
     )
     seconds = after.taken_s - before.taken_s
     waiting = [
-        one.backlog or 0
+        one.counters.get("backlog_q_len", 0)
         for one in after.transports or ()
         if one.protocol == transport and one.destination == mount.address
     ]

@@ -17,7 +17,7 @@ from typing import Optional
 from ovirt_rdma.host.export import RDMA
 from ovirt_rdma.host.facts import statistics
 from ovirt_rdma.host.facts.model import NfsMount
-from ovirt_rdma.host.facts.statistics import Load
+from ovirt_rdma.host.facts.statistics import DATA, Load
 from ovirt_rdma.host.policy.model import DEFAULT_PORT
 from ovirt_rdma.storage.health.signs import (
     ACCEPTS,
@@ -388,10 +388,10 @@ def _evidence(seen: Seen) -> list[str]:
     load, signs = seen.load, seen.signs
     shown = _answers(seen.answer)
     if load is not None and load.count:
-        every = load.all
+        queue_ms, rtt_ms = load.mean("queue_ms"), load.mean("rtt_ms")
         shown.append(
-            f"{load.count} calls in {load.seconds:.0f} s: {every.queue_ms:.1f} ms in "
-            f"the queue, {every.rtt_ms:.1f} ms to the server and back"
+            f"{load.count} calls in {load.seconds:.0f} s: {queue_ms:.1f} ms in the "
+            f"queue, {rtt_ms:.1f} ms to the server and back"
         )
     timeouts = load.total("timeouts") if load is not None else 0
     if load is not None and (load.connects or load.sent_again or timeouts):
@@ -550,7 +550,7 @@ def stuck_data(seen: Seen) -> MountHealth:
     """Return why a read of 4 KiB hangs on a server that answers a lookup at once."""
     slow = slowness(seen)
     if slow:
-        moves = seen.load is not None and seen.load.data.count > 0
+        moves = seen.load is not None and seen.load.total("operations", DATA) > 0
         if seen.answer.stuck_s is None and (seen.looked_up_s >= SLOW_S or moves):
             return slow
         return replace(slow, state=seen.lost, certain=False)
@@ -588,8 +588,8 @@ def _waits_for_slots(seen: Seen, load: Load) -> bool:
     # have been just before; then they are sent again now.
     if (load.connects or load.sent_again) and not _is_full(seen, load):
         return False
-    every = load.all
-    return every.queue_ms >= SLOW_QUEUE_MS and every.queue_ms > every.rtt_ms
+    queue_ms = load.mean("queue_ms")
+    return queue_ms >= SLOW_QUEUE_MS and queue_ms > load.mean("rtt_ms")
 
 
 def _is_full(seen: Seen, load: Load) -> bool:
@@ -604,7 +604,7 @@ def _was_reset(load: Load) -> bool:
     """
     if load.sent_again == 0:
         return False
-    return load.connects > 0 or load.all.queue_ms >= SLOW_QUEUE_MS
+    return load.connects > 0 or load.mean("queue_ms") >= SLOW_QUEUE_MS
 
 
 def slowness(seen: Seen) -> Optional[MountHealth]:
@@ -613,20 +613,18 @@ def slowness(seen: Seen) -> Optional[MountHealth]:
     """
     load, far = seen.load or Load(1.0), path_s(seen)
     waits, reset, certain = _waits_for_slots(seen, load), _was_reset(load), False
-    moved = load.data.count >= _FEW
-    slow_data = moved and load.data.rtt_ms >= SLOW_DATA_MS
+    moved = load.total("operations", DATA) >= _FEW
+    slow_data = moved and load.mean("rtt_ms", DATA) >= SLOW_DATA_MS
     late = seen.slowest_s >= SLOW_S or _is_far(seen)
     if not (late or waits or slow_data or reset):
         return None
     if waits:
-        every = load.all
-        detail = (
-            f"{every.queue_ms:.0f} ms, and take {every.rtt_ms:.0f} ms at the server"
-        )
+        queue_ms, rtt_ms = load.mean("queue_ms"), load.mean("rtt_ms")
+        detail = f"{queue_ms:.0f} ms, and take {rtt_ms:.0f} ms at the server"
         reason = "credits-used-up" if seen.transport == RDMA else "link-full"
         if _is_full(seen, load):
             # A server that is late fills any number of slots.
-            reason, certain = "slots-used-up", every.rtt_ms < SLOW_QUEUE_MS
+            reason, certain = "slots-used-up", rtt_ms < SLOW_QUEUE_MS
     # A server that ends a connection acknowledges packets until then.
     elif seen.loses or (not far and reset and seen.has_waited):
         return loss(seen, SLOW)
@@ -636,7 +634,7 @@ def slowness(seen: Seen) -> Optional[MountHealth]:
         reason, detail = "connection-reset", str(load.sent_again)
     elif seen.looked_up_s < SLOW_S / 2:
         read_s = seen.answer.read_s or 0.0
-        data_s = load.data.rtt_ms / 1000.0 if moved else 0.0
+        data_s = load.mean("rtt_ms", DATA) / 1000.0 if moved else 0.0
         # Many large requests may wait for its link, but one small read does not.
         reason, certain = "disk-slow", read_s >= SLOW_S
         detail = shown_time(max(read_s, data_s))

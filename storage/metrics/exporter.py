@@ -220,12 +220,12 @@ _HELP = {
     # net/sunrpc/sysfs.c, rpc_sysfs_xprt_info_show(), while it is connected.
     "transport_connected": "1 if the transport is connected. An idle one disconnects "
     "after 5 minutes.",
-    "transport_slots slots_max": "The most slots that it can have.",
-    "transport_slots_reserved slots_min": "The slots that it always has.",
-    "transport_requests requests": "Slots that it has now.",
-    "transport_backlog backlog": "Requests that wait for a slot now.",
-    "transport_sending sending": "Requests that wait to be sent now.",
-    "transport_pending pending": "Requests that wait for a reply now.",
+    "transport_slots max_num_slots": "The most slots that it can have.",
+    "transport_slots_reserved min_num_slots": "The slots that it always has.",
+    "transport_requests num_reqs": "Slots that it has now.",
+    "transport_backlog backlog_q_len": "Requests that wait for a slot now.",
+    "transport_sending sending_q_len": "Requests that wait to be sent now.",
+    "transport_pending pending_q_len": "Requests that wait for a reply now.",
     "port_active": "1 if the state of the RDMA port is ACTIVE.",
     "port_was_active": "1 if the RDMA port has been ACTIVE in a run of the exporter "
     "since the boot.",
@@ -359,8 +359,7 @@ def _known(
 
 def _mount(mount: MountStatistics) -> Iterator[Row]:
     labels = (mount.source, mount.mountpoint)
-    numbers = {**mount._asdict(), **(mount.bytes._asdict() if mount.bytes else {})}
-    known = _known("mount_", numbers.get)
+    known = _known("mount_", mount._asdict().get)
     known["mount_connections"] = len(mount.transports)
     known["mount_connections_requested"] = mount.nconnect or 1
     yield Row(labels, known)
@@ -436,7 +435,7 @@ def _transport(transport: SunrpcTransport) -> Row:
         transport.destination or "",
     )
     values = {"transport_connected": int(transport.connected)}
-    known = _known("transport_", lambda name: getattr(transport, name))
+    known = _known("transport_", transport.counters.get)
     return Row(labels, {**values, **known})
 
 

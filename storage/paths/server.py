@@ -106,10 +106,11 @@ class _Connection:
         self.address = now_seen.destination or self.address
         self.is_connected = now_seen.connected
         self.was_home = self.was_home or self.address == self.home
-        same = now_seen.last_used == self.last_used
+        last_used = now_seen.counters.get("last_used")
+        same = last_used == self.last_used
         waits = self.is_connecting = "CONNECTING" in now_seen.state
         if self.is_connected:
-            waits = bool(now_seen.pending) and same
+            waits = bool(now_seen.counters.get("pending_q_len")) and same
         if waits:
             self.waited = now
         # While it is not connected, nothing shows the requests that wait 3 s for the
@@ -121,7 +122,7 @@ class _Connection:
         elif self.waits_since is None:
             self.waits_since = now
         if self.is_connected and not same:
-            self.last_used, self.worked = now_seen.last_used, now
+            self.last_used, self.worked = last_used, now
 
     def is_suspect(self, now: float) -> bool:
         return now >= self.suspect_at
@@ -276,7 +277,10 @@ class Server:
                 path.prove_after = -math.inf  # a new mount may have one more connection
         self.connections = {k: c for k, c in self.connections.items() if k in seen}
         # The kernel does not show the main one while it is not connected.
-        for key, one in sorted(seen.items(), key=lambda s: (s[0][0], not s[1].main)):
+        order = sorted(
+            seen.items(), key=lambda s: (s[0][0], not s[1].counters.get("main_xprt"))
+        )
+        for key, one in order:
             if key not in self.connections:
                 home = self._home(one, [k for k in seen if k[0] == key[0]])
                 address = one.destination or home
@@ -299,7 +303,7 @@ class Server:
         sources = {Export.parse(mount.source).server for mount in self.mounts}
         mounted = sources & {*self.paths} or {m.address or "" for m in self.mounts}
         here = one.destination or self.addresses[0]
-        if one.main and len(mounted) == 1:
+        if one.counters.get("main_xprt") and len(mounted) == 1:
             here = next((a for a in mounted if a in self.paths), here)
         if used[here] < most:
             return here

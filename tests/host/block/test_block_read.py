@@ -159,6 +159,13 @@ def test_a_mount_is_a_user(lun):
     assert users(lun, "sda") == ["sda: mounted at /mnt/x"]
 
 
+def test_mounts_that_cannot_be_read_are_a_user(lun):
+    (lun.root.path / "proc/self/mountinfo").unlink()
+    assert users(lun, "sda") == [
+        "/proc/self/mountinfo cannot be read: No such file or directory"
+    ]
+
+
 def test_a_process_is_a_user_but_not_multipathd(lun):
     lun.process(80, "multipathd", "sda")
     lun.process(81, "qemu-kvm", "sda", "sda")

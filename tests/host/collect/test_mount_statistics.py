@@ -12,7 +12,6 @@ from ovirt_rdma.host.collect.statistics import parse_mount_statistics
 from ovirt_rdma.host.collect.storage import unescape
 from ovirt_rdma.host.facts.statistics import (
     COLUMNS,
-    MountBytes,
     OperationStatistics,
     Transport,
 )
@@ -71,7 +70,7 @@ def test_all_of_a_mount():
     assert (mount.mountpoint, mount.source) == ("/mnt/a", "10.0.0.1:/data")
     assert (mount.age_s, mount.version) == (59, "4.2")
     assert (mount.rsize, mount.wsize, mount.nconnect) == (524288, 262144, 4)
-    assert mount.bytes == MountBytes(8388608, 8388609)
+    assert (mount.server_read, mount.server_written) == (8388608, 8388609)
     assert operation(mount, "READ") == OperationStatistics(
         "READ", 8, 9, 1, 1600, 8389512, 3, 61, 63, 2
     )

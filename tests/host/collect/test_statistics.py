@@ -79,14 +79,22 @@ def test_a_connection_with_all_numbers(host):
             "rdma",
             destination="10.0.0.1",
             state=("CONNECTED", "BOUND"),
-            slots_max=128,
-            slots_min=2,
-            requests=128,
-            backlog=40,
-            pending=128,
-            sending=1,
-            last_used=4294937404,
-            main=1,
+            counters={
+                "last_used": 4294937404,
+                "cur_cong": 512,
+                "cong_win": 16384,
+                "max_num_slots": 128,
+                "min_num_slots": 2,
+                "num_reqs": 128,
+                "binding_q_len": 0,
+                "sending_q_len": 1,
+                "pending_q_len": 128,
+                "backlog_q_len": 40,
+                "main_xprt": 1,
+                "src_port": 0,
+                "tasks_queuelen": 169,
+                "dst_port": 20049,
+            },
         ),
     )
 
@@ -99,7 +107,7 @@ def test_a_closed_connection_has_no_numbers_and_is_no_problem(host, info):
         host.unreadable(f"{SWITCHES}/switch-0/xprt-1-rdma/xprt_info")
     found = sample(host)
     (only,) = found.transports
-    assert (only.connected, only.state, only.slots_max) == (False, ("BOUND",), None)
+    assert (only.connected, only.state, only.counters) == (False, ("BOUND",), {})
     assert not found.problems
 
 
@@ -123,7 +131,7 @@ def test_connections_of_all_switches(host):
 def test_odd_values_of_a_connection_are_unknown(host):
     connection(host, info="max_num_slots=many\nbacklog_q_len=-1\nnum_reqs")
     (only,) = sample(host).transports
-    assert (only.slots_max, only.backlog, only.requests) == (None,) * 3
+    assert only.counters == {}
 
 
 def port(host, folder="counters", **counters):

@@ -16,7 +16,6 @@ from ovirt_rdma.host.facts.model import (
 )
 from ovirt_rdma.host.facts.statistics import (
     ERRORS,
-    MountBytes,
     MountStatistics,
     OperationStatistics,
     PortCounters,
@@ -36,14 +35,8 @@ def operation(name, operations, transmissions=None, queue_ms=0, rtt_ms=0):
     return OperationStatistics(name, operations, sent, 0, 0, 0, queue_ms, rtt_ms, 0)
 
 
-def mount(*transports, operations=(), bytes=None, place="/mnt/a", source="nas:/a"):
-    return MountStatistics(
-        place,
-        source,
-        transports=transports,
-        operations=operations,
-        bytes=bytes,
-    )
+def mount(*transports, place="/mnt/a", source="nas:/a", **values):
+    return MountStatistics(place, source, transports=transports, **values)
 
 
 def sample(*mounts, taken_s=10.0, ports=(), transports=None):
@@ -66,7 +59,8 @@ def test_totals_of_all_operations_and_connections():
             operation("COPY", 3),
             operation("OFFLOAD_CANCEL", 1),
         ),
-        bytes=MountBytes(4096, 8192),
+        server_read=4096,
+        server_written=8192,
     )
     tcp = mount(Transport("tcp", {"connect_count": 1}), place="/mnt/tcp")
     (found,) = activity_between(sample(now, tcp), sample(now, tcp)).mounts
@@ -113,7 +107,8 @@ def queues(**values):
     """A connection of the server of ``place``, as sysfs shows it."""
     state = () if values.pop("closed", False) else ("CONNECTED", "BOUND")
     place = ("switch-0", "xprt-0-rdma", "rdma", values.pop("to", "10.0.0.1"), state)
-    return SunrpcTransport(*place, **{"pending": 0, "sending": 0, **values})
+    lengths = {f"{name}_q_len": length for name, length in values.items()}
+    return SunrpcTransport(*place, {"pending_q_len": 0, "sending_q_len": 0, **lengths})
 
 
 def two(*counted, **others):
@@ -197,9 +192,7 @@ def test_connections_are_those_over_rdma():
     both = (
         SunrpcTransport(
             *("switch-0", "xprt-0-rdma", "rdma", "10.0.0.1", ("BOUND",)),
-            slots_max=128,
-            requests=7,
-            backlog=0,
+            {"max_num_slots": 128, "num_reqs": 7, "backlog_q_len": 0},
         ),
         SunrpcTransport("switch-1", "xprt-1-tcp", "tcp"),
     )

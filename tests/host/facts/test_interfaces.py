@@ -14,8 +14,8 @@ from ovirt_rdma.host.facts.devices import Guid, NetdevGraph, NetdevUse, OvirtNet
 from ovirt_rdma.host.facts.infiniband import (
     FIRST_VLAN,
     LAST_VLAN,
+    full_member,
     partition_of,
-    pkey_of_vlan,
     vlan_of_pkey,
 )
 from ovirt_rdma.host.facts.uses import Interface, content_of, interfaces_of
@@ -127,8 +127,8 @@ def test_every_recorded_host_has_a_document(path):
 
 def test_p_key_and_vlan_are_each_other():
     for vlan in (FIRST_VLAN, 100, LAST_VLAN):
-        assert vlan_of_pkey(pkey_of_vlan(vlan)) == vlan
-    assert pkey_of_vlan(100) == "0x8064"
+        assert vlan_of_pkey(full_member(vlan)) == vlan
+    assert full_member(100) == "0x8064"
     assert vlan_of_pkey("0x0064") == vlan_of_pkey("0X64") == 100
 
 

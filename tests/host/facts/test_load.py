@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ovirt_rdma.host.facts.statistics import (
-    Calls,
-    MountBytes,
+    DATA,
     MountStatistics,
     OperationStatistics,
     Transport,
@@ -59,8 +58,10 @@ def test_what_was_done_between_two_samples():
     )
     load = load_between(before, after, 10.0)
     assert load is not None
-    assert load.data == Calls(20, 10.0, 25.0, 35.0)
-    assert load.all == Calls(30, 20 / 3, 520 / 30, 730 / 30)
+    means = ("queue_ms", "rtt_ms", "execute_ms")
+    assert load.total("operations", DATA) == 20
+    assert [load.mean(one, DATA) for one in means] == [10.0, 25.0, 35.0]
+    assert [load.mean(one) for one in means] == [20 / 3, 520 / 30, 730 / 30]
     assert (load.count, load.sent_again, load.total("timeouts")) == (30, 3, 2)
     assert (load.total("bytes_sent"), load.total("bytes_received")) == (3000, 6000)
     assert (load.connects, load.backlog) == (2, 2.0)
@@ -72,7 +73,8 @@ def test_an_idle_mount_did_nothing():
     same = mount(operation("READ", 10, 5, 50, 60))
     load = load_between(same, same, 10.0)
     assert load is not None
-    assert (load.count, load.all, load.backlog, load.on_wire) == (0, Calls(), 0.0, 0.0)
+    assert (load.count, load.backlog, load.on_wire) == (0, 0.0, 0.0)
+    assert [load.mean(one) for one in ("queue_ms", "rtt_ms", "execute_ms")] == [0.0] * 3
 
 
 EARLIER = mount(operation("READ", 10, 5, 50, 60))
@@ -142,8 +144,16 @@ def moved(name="READ", mib=0, requests=0, size=MIB, layout=None, writes=()):
     done = [operation(name, requests)] if requests else []
     done += [operation("WRITE", writes[1])] if writes else []
     written = writes[0] if writes else mib * (name == "WRITE")
-    sums = MountBytes(mib * MIB * (name != "WRITE"), written * MIB)
-    return mount(*done)._replace(bytes=sums, rsize=size, wsize=size, layout=layout)
+    sums = mib * MIB * (name != "WRITE"), written * MIB
+    sizes = {"rsize": size, "wsize": size}
+    return mount(*done)._replace(**sizes, **_sums(*sums), layout=layout)
+
+
+def _sums(read, written):
+    return {"server_read": read, "server_written": written}
+
+
+UNKNOWN = _sums(None, None)
 
 
 @pytest.mark.parametrize(
@@ -180,8 +190,8 @@ def moved(name="READ", mib=0, requests=0, size=MIB, layout=None, writes=()):
         (moved(), moved(mib=64, size=None), 0),
         # Its requests are in the counters of other servers.
         (moved(), moved(mib=64, layout="LAYOUT_FLEX_FILES"), 0),
-        (moved()._replace(bytes=None), moved(mib=64), 0),
-        (moved(), moved()._replace(bytes=None), 0),
+        (moved()._replace(**UNKNOWN), moved(mib=64), 0),
+        (moved(), moved()._replace(**UNKNOWN), 0),
     ],
 )
 def test_what_was_moved_without_requests(before, after, beyond):

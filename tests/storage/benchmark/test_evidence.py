@@ -18,7 +18,6 @@ from ovirt_rdma.host.facts.devices import (
 )
 from ovirt_rdma.host.facts.model import Facts, Route
 from ovirt_rdma.host.facts.statistics import (
-    MountBytes,
     PortCounters,
     Statistics,
 )
@@ -132,17 +131,17 @@ def test_a_fallback_shows_in_the_connections():
 
 def test_data_without_requests_did_not_leave_the_host():
     """LOCALIO: fs/nfs/read.c, nfs_readpage_done."""
-    read = MountBytes(1 << 20, 0)
+    read = {"server_read": 1 << 20, "server_written": 0}
 
     def moment(taken_s, **more):
         statistics = _statistics(taken_s)
         (mount,) = statistics.mounts
         return _moment(statistics._replace(mounts=(mount._replace(**more),)))
 
-    before, after = moment(1.0), moment(2.0, bytes=read)
+    before, after = moment(1.0), moment(2.0, **read)
     assert sample_between(before, after, MOUNT, PATH).transport == "local"
     # With pNFS the requests went to other servers.
-    after = moment(2.0, bytes=read, layout="LAYOUT_FLEX_FILES")
+    after = moment(2.0, **read, layout="LAYOUT_FLEX_FILES")
     assert sample_between(before, after, MOUNT, PATH).transport == "rdma"
 
 

@@ -322,7 +322,8 @@ def test_two_servers_behind_one_cable_are_moved_at_once(
     host.run()
     (server,) = host.task._servers.values()
     other = copy.deepcopy(server)
-    one = SunrpcTransport("switch-7", "xprt-9-rdma", "rdma", A1, main=1, last_used=1)
+    counters = {"main_xprt": 1, "last_used": 1}
+    one = SunrpcTransport("switch-7", "xprt-9-rdma", "rdma", A1, counters=counters)
     other.see_connections([one], host.now)
     host.task._servers[A1, A2, "other"] = other  # type: ignore[index]
     asked: list[list[tuple[str, str]]] = []

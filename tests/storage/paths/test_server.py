@@ -50,9 +50,11 @@ class Played:
                 "rdma",
                 destination=address,
                 state=("CONNECTED", "BOUND"),
-                pending=0,
-                last_used=1,
-                main=int(key == MAIN),
+                counters={
+                    "pending_q_len": 0,
+                    "last_used": 1,
+                    "main_xprt": int(key == MAIN),
+                },
             )
             for key, address in zip(keys, placed)
         }
@@ -60,7 +62,12 @@ class Played:
         self.foreign: dict[str, str] = {}
 
     def change(self, key: Key, **values: Any) -> None:
-        self.connections[key] = self.connections[key]._replace(**values)
+        """Set fields and counters; None: the kernel does not show the counter."""
+        one = self.connections[key]
+        fields = {name: values.pop(name) for name in one._fields if name in values}
+        counters = {**one.counters, **values}
+        shown = {name: value for name, value in counters.items() if value is not None}
+        self.connections[key] = one._replace(**fields, counters=shown)
 
     def look(self) -> None:
         self.server.see_connections(self.connections.values(), self.now)
@@ -70,15 +77,15 @@ class Played:
         """Let a second go by as the mover does; return what was moved."""
         self.now += 1
         for key, one in self.connections.items():
-            if works and one.pending == 0 and one.connected:
-                self.change(key, last_used=(one.last_used or 0) + 1)
+            if works and one.counters.get("pending_q_len") == 0 and one.connected:
+                self.change(key, last_used=one.counters.get("last_used", 0) + 1)
         self.look()
         for address in self.server.to_ask(self.now):
             self.server.hear(address, self.silent.get(address, ""), self.now)
         self.server.see_links(self.links, self.now)
         wanted = self.server.to_move(self.now)
         for one in wanted:
-            self.change(one.key, destination=one.target, pending=0)
+            self.change(one.key, destination=one.target, pending_q_len=0)
             self.change(one.key, state=("CONNECTED", "BOUND"))
         if wanted:
             keys = [one.key for one in wanted]
@@ -142,7 +149,7 @@ def test_it_returns_when_the_link_is_back_for_so_long_and_the_server_answers(
 def test_a_cut_far_away_moves_after_a_stall_and_no_answer(whole: Played):
     whole.silent[A1] = SILENT
     assert whole.seconds(20) == []  # idle: nobody needs it
-    whole.change(MAIN, pending=3)
+    whole.change(MAIN, pending_q_len=3)
     moved = [whole.second() for _ in range(3)]
     assert moved == [[], [(MAIN, A1, A2, SILENT)], []]
     assert whole.states() == [DOWN, UP]
@@ -150,8 +157,8 @@ def test_a_cut_far_away_moves_after_a_stall_and_no_answer(whole: Played):
 
 def test_a_server_that_is_slow_is_left_alone(whole: Played):
     """Requests wait, and RDMA is answered: disks are no path."""
-    whole.change(MAIN, pending=8)
-    whole.change(SECOND, pending=8)
+    whole.change(MAIN, pending_q_len=8)
+    whole.change(SECOND, pending_q_len=8)
     assert whole.seconds(120) == []
     assert whole.states() == [UP, UP]
 
@@ -159,15 +166,15 @@ def test_a_server_that_is_slow_is_left_alone(whole: Played):
 def test_progress_is_no_stall(whole: Played):
     whole.silent[A1] = SILENT
     for _ in range(30):
-        used = (whole.connections[MAIN].last_used or 0) + 1
-        whole.change(MAIN, pending=8, last_used=used)
+        used = whole.connections[MAIN].counters.get("last_used", 0) + 1
+        whole.change(MAIN, pending_q_len=8, last_used=used)
         assert whole.second() == []
     assert whole.states() == [UP, UP]
 
 
 def test_a_connection_that_is_made_again_and_again_is_asked_for(whole: Played):
     whole.silent[A1] = SILENT
-    closed = {"state": ("LOCKED", "CONNECTING", "BOUND"), "pending": None}
+    closed = {"state": ("LOCKED", "CONNECTING", "BOUND"), "pending_q_len": None}
     whole.change(MAIN, **closed, last_used=None)
     assert (MAIN, A1, A2, SILENT) in whole.seconds(5)
 
@@ -175,7 +182,7 @@ def test_a_connection_that_is_made_again_and_again_is_asked_for(whole: Played):
 def test_an_attempt_that_fails_at_once_is_waited_for_too(whole: Played):
     """The kernel tries every 3 s, and shows nothing of the requests in between."""
     whole.silent[A1] = SILENT
-    whole.change(MAIN, state=("BOUND",), pending=None, last_used=None)
+    whole.change(MAIN, state=("BOUND",), pending_q_len=None, last_used=None)
     assert (MAIN, A1, A2, SILENT) in whole.seconds(3)
 
 
@@ -183,7 +190,7 @@ def test_an_idle_connection_that_is_closed_is_no_fault(whole: Played):
     for _ in range(12):
         assert whole.second(works=False) == []
     whole.silent[A1] = SILENT
-    whole.change(MAIN, state=("BOUND",), pending=None, last_used=None)
+    whole.change(MAIN, state=("BOUND",), pending_q_len=None, last_used=None)
     assert whole.seconds(60) == []
     assert whole.states() == [UP, UP]
 
@@ -191,7 +198,7 @@ def test_an_idle_connection_that_is_closed_is_no_fault(whole: Played):
 def test_nothing_moves_to_an_address_that_does_not_answer(whole: Played):
     whole.silent.update({A1: SILENT, A2: "no"})
     for key in (MAIN, SECOND):
-        whole.change(key, pending=4)
+        whole.change(key, pending_q_len=4)
     assert whole.seconds(60) == []
     assert whole.states() == [DOWN, DOWN]
     # One is back: all goes there.
@@ -223,7 +230,7 @@ def test_requests_that_wait_at_another_machine_leave_it(whole: Played):
     whole.links[A1] = link(1, neighbour=OTHER)
     whole.foreign[A1] = "is another server"
     assert whole.seconds(10) == []
-    whole.change(MAIN, pending=3)
+    whole.change(MAIN, pending_q_len=3)
     ((key, source, target, reason),) = whole.seconds(3)
     assert (key, source, target) == (MAIN, A1, A2)
     assert OTHER in reason or "another server" in reason
@@ -315,7 +322,7 @@ def test_a_move_that_the_kernel_does_not_take_is_tried_again(whole: Played):
 
 def test_how_long_a_move_took_counts_from_the_first_sign(whole: Played):
     whole.silent[A1] = SILENT
-    whole.change(MAIN, pending=3)
+    whole.change(MAIN, pending_q_len=3)
     whole.seconds(6)
     last = whole.shown().last
     assert last is not None
@@ -333,7 +340,7 @@ def test_a_neighbour_that_is_gone_counts_only_where_nothing_works(whole: Played)
     whole.links[A2] = link(2, neighbour=None)
     whole.second()
     assert whole.states() == [UP, UP]
-    whole.change(SECOND, state=("BOUND",), pending=None, last_used=None)
+    whole.change(SECOND, state=("BOUND",), pending_q_len=None, last_used=None)
     whole.second()
     assert whole.states() == [UP, DOWN]
 
@@ -369,7 +376,7 @@ def test_a_connection_is_only_ever_moved_where_it_may_be(changes):
         else:
             for key, one in list(played.connections.items()):
                 if one.destination == address and what == "stall":
-                    played.change(key, pending=4 if bad else 0)
+                    played.change(key, pending_q_len=4 if bad else 0)
                 elif one.destination == address:
                     words = ("LOCKED", "CONNECTING") if bad else ("CONNECTED",)
                     played.change(key, state=words)
