@@ -535,10 +535,10 @@ class Kind:
         raise NotImplementedError
 
     def take_effect(self, host: Host) -> None:
-        """Make the value effective, with the link down. Raises EffectFailed."""
+        """Do what the value needs to take effect; it may take the link down."""
 
     def undo(self, host: Host) -> None:
-        """Restore ``before``, if the target exists. Raises EffectFailed."""
+        """Restore ``before`` of what still exists. Raises EffectFailed."""
         before, present = self.change.before, self.read(host)
         if before is not None and present != NO_VALUE and present.value != before:
             self.put(host, before)
