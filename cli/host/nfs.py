@@ -1,15 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run the verbs about NFS mounts and exports: ``nfs``, and ``watch``.
-
-``nfs list`` shows each mount with its transport and the verdict of its rule, and since
-when and why it is degraded. ``nfs health`` asks the server of each mount, by a process
-of its own that may hang in the kernel without harm, and names what is wrong. ``nfs
-paths`` shows what the daemon knows of the network paths to servers. ``watch`` shows
-what the mounts do, until it is ended. ``nfs check`` checks step by step whether an
-export can be mounted over RDMA, which existing mounts prevent what its rule says,
-and how to fix a degraded mount. ``nfs mount-options`` shows the options that VDSM
-passes to mount, and why.
-"""
+"""Run the verbs about NFS mounts and exports: ``nfs``, and ``watch``."""
 
 from __future__ import annotations
 
@@ -238,9 +228,6 @@ def _negotiated(mount: NfsMount) -> dict[str, Optional[int]]:
     return {"connections": len(mount.protocols) or None, **sizes}
 
 
-_HEALTH_KIND = "nfs-health"
-
-
 class CheckHealth(HostVerb, AllowNone):
     """Ask each mount's server; return 0 if all are ok, else 3."""
 
@@ -284,7 +271,7 @@ class CheckHealth(HostVerb, AllowNone):
         else:
             content = {"worst": state.worst, **plain(state), "problems": problems}
             content["paths"] = paths and plain(paths)
-            output.document(_HEALTH_KIND, content)
+            output.document("nfs-health", content)
         return verdict_code(
             self, looked_at=bool(state.mounts), failed=state.worst != HEALTH_OK
         )

@@ -329,9 +329,7 @@ def path_to(facts: Facts, address: str) -> NetworkPath:
         return NetworkPath(address)
     mtu = next((d.mtu for d in facts.netdevs if d.name == route.netdev), None)
     path = NetworkPath(address, route.netdev, mtu)
-    behind = ports_behind(
-        facts.rdma_devices, facts.netdevs, route.netdev, route.source or ""
-    )
+    behind = ports_behind(facts.rdma_devices, facts.netdevs, route)
     if not behind:
         return path
     device, port = behind[0]
