@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Define rules and their results, and join facts and policy for them. Data, and pure.
-
-The results are findings, and steps and changes of a plan.
-
-A View has every netdev of an RDMA port together with its device, port, adapter,
-profile, logical network, users and policy rule.
+"""Define rules and what they return (findings, and the steps and changes of a plan),
+and join facts and policy for them. Data, and pure.
 """
 
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Callable, Optional, TypeVar, Union
@@ -474,16 +471,21 @@ _Thing = TypeVar("_Thing")
 
 def each(
     rule: str,
-    things: Callable[[View], Iterable[tuple[str, _Thing]]],
+    things: Callable[[View], Iterable[_Thing]],
     judge: Callable[[View, About, _Thing], Union[Outcome, Iterable[Outcome]]],
     otherwise: str = NO_DEVICE,
+    *,
     rdma: bool = False,
+    subject: str = "name",
 ) -> Rule:
-    """Return a rule that judges each of the ``things``, with its subject."""
+    """Return a rule that judges each of the ``things``; ``subject`` is the attribute
+    with its subject.
+    """
+    subject_of = operator.attrgetter(subject)
 
     def check(view: View) -> Iterator[Outcome]:
-        for subject, thing in things(view):
-            said = judge(view, About(rule, subject), thing)
+        for thing in things(view):
+            said = judge(view, About(rule, subject_of(thing)), thing)
             yield from (said,) if isinstance(said, (Finding, Step)) else said
 
     return Rule(rule, check, otherwise, rdma=rdma)

@@ -1,16 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules about kernel modules and their options. Pure.
-
-MODULE-01 checks the modules that this hardware needs, and what loads them. MODULE-02
-loads the modules of the policy, now and at every boot: one step writes our file, and
-each module that is not loaded is one step. Our file has no module that something else
-loads at boot.
-
-MODOPT-01 reports options that the kernel's own modules do not have. They are of drivers
-of vendors, and of kernels before 4.0, and guides still name them. The kernel logs
-"unknown parameter ... ignored" and loads the module. MODOPT-02 sets the options of the
-policy in one file of ours. An option that another file sets to another value is
-refused: file names would decide which line takes effect.
+"""Rules about kernel modules and their options: what loads them at boot, and our files
+in modules-load.d and modprobe.d. Pure.
 
 rdma-core loads modules by hardware: udev tags each RDMA device with its capabilities,
 by the driver of its bus device, and systemd then loads the lists
