@@ -36,11 +36,7 @@ from ovirt_rdma.host.facts.devices import (
 )
 from ovirt_rdma.host.facts.model import Facts, Route
 from ovirt_rdma.host.policy.model import MAX_SETTLE_S, NfsRule
-from ovirt_rdma.host.system.commands import (
-    CommandFailed,
-    CommandTimeout,
-    run_command,
-)
+from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout, run_command
 from ovirt_rdma.storage.rdma_cm_probe import DEVICE
 
 READY = "ready"

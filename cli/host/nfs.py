@@ -16,12 +16,7 @@ from ovirt_rdma.cli.host.arguments import (
     add_policy,
     export_of,
 )
-from ovirt_rdma.cli.host.mounts import (
-    print_health,
-    print_paths,
-    print_rows,
-    rows,
-)
+from ovirt_rdma.cli.host.mounts import print_health, print_paths, print_rows, rows
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import (
@@ -81,10 +76,7 @@ from ovirt_rdma.storage.readiness import (
     ServerReadiness,
     Step,
 )
-from ovirt_rdma.storage.transport import (
-    choose,
-    stock_warnings,
-)
+from ovirt_rdma.storage.transport import choose, stock_warnings
 from ovirt_rdma.storage.vdsm.export import NamedExport, Shared
 
 

@@ -266,11 +266,7 @@ def _path(
 
 
 MODULE = Rule("NFSRDMA-01", _module)
-REGISTRATION = each(
-    "NFSRDMA-02",
-    lambda view: view.facts.rdma_devices,
-    _registration,
-)
+REGISTRATION = each("NFSRDMA-02", lambda view: view.facts.rdma_devices, _registration)
 PORT = Rule("NFSRDMA-03", _port)
 SUBNETS = Rule(
     "SUBNET-01",

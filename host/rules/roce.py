@@ -14,13 +14,7 @@ from dataclasses import dataclass
 from typing import Callable, Optional
 
 from ovirt_rdma.host.facts.adapter_models import MLX5
-from ovirt_rdma.host.facts.devices import (
-    CELL,
-    Buffer,
-    Dcb,
-    Netdev,
-    buffers_text,
-)
+from ovirt_rdma.host.facts.devices import CELL, Buffer, Dcb, Netdev, buffers_text
 from ovirt_rdma.host.policy.model import ON, TCP, RoceClass
 from ovirt_rdma.host.rules.base import (
     DCB,
@@ -460,7 +454,7 @@ def _tos(view: View, about: About, port: RocePort) -> Iterator[Outcome]:
     has = str(tos) if known else "unknown"
     yield about.warns(
         f"the type of service with which {_KERNELS} begin at {name} is {has}; the "
-        f"policy needs {shown}",
+        f"policy needs {shown}"
     )
     yield about.step(
         f"give {_KERNELS} at {name} the type of service {wanted.tos}",

@@ -22,13 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Callable, Optional
 
-from ovirt_rdma.host.export import (
-    DEFAULT_TIMEOUT,
-    RDMA,
-    TCP,
-    nfs_check,
-    transport_of,
-)
+from ovirt_rdma.host.export import DEFAULT_TIMEOUT, RDMA, TCP, nfs_check, transport_of
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.statistics import (
     LOSSES,
