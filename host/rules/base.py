@@ -17,7 +17,6 @@ from ovirt_rdma.host.facts.devices import (
     Adapter,
     Netdev,
     NetdevGraph,
-    NetdevUse,
     OvirtNetwork,
     Profile,
     RdmaDevice,
@@ -70,7 +69,6 @@ class Interface:
     profile: the NetworkManager profile that is active on it or names it
     network: the logical network on it, or on a bond, VLAN or bridge of it (not on a
         P_Key child, which has its own MTU)
-    uses: who is known to use it, or a netdev above it, P_Key children included
     users: whom a link-down would interrupt, as text; uses of an unknown netdev count
     planned: the plan creates it
     """
@@ -82,7 +80,6 @@ class Interface:
     wanted: Optional[InterfaceRule]
     profile: Optional[Profile]
     network: Optional[OvirtNetwork]
-    uses: tuple[NetdevUse, ...]
     users: tuple[str, ...] = ()
     planned: bool = False
 
@@ -268,7 +265,6 @@ class View:
             ),
             profile=self._profiles.get(netdev.name),
             network=next((n for n in networks if n.southbound in carriers), None),
-            uses=self.users.uses(netdev.name),
             users=self.users.of(netdev.name),
         )
 

@@ -729,7 +729,7 @@ def _planned(view: View, child: WantedChild) -> Interface:
         ipoib=Ipoib(DATAGRAM, child.pkey, parent.name),
     )
     wanted = interface_rule_for(view.policy.host, netdev, parent.device, parent.port)
-    unused = replace(parent, profile=None, network=None, uses=())
+    unused = replace(parent, profile=None, network=None)
     return replace(unused, netdev=netdev, wanted=wanted, planned=True)
 
 

@@ -123,10 +123,10 @@ def _port(view: View, about: About, place: Port) -> Iterator[Finding]:
         yield about.finds(verdict, sentence, fix if verdict != SKIP else "")
 
 
-def _uses(one: Interface) -> list[str]:
+def _uses(view: View, one: Interface) -> list[str]:
     """Return what a netdev is used for: uses, its network and addresses, as text."""
     network = [f"network {one.network.name!r}"] if one.network else []
-    purposes = [use.purpose for use in one.uses]
+    purposes = [use.purpose for use in view.users.uses(one.name)]
     return [*purposes, *network, *static_addresses(one.netdev)]
 
 
@@ -145,7 +145,7 @@ def _membership(view: View, place: Port) -> Iterator[Finding]:
         return
     elsewhere = any(map(is_full_member, values.values()))
     for one in view.on_port(place):
-        if one.is_child or (elsewhere and not _uses(one)):
+        if one.is_child or (elsewhere and not _uses(view, one)):
             continue
         yield About(PORTS.id, one.name).warns(
             f"{place.name} is only a limited member of the partition of {one.name} "
@@ -169,7 +169,7 @@ def _need(view: View, place: Port) -> tuple[str, str]:
             return WARN, f"the policy names it and {other} ({rule.title})"
         return FAIL, f"the policy names it ({rule.title})"
     for one in view.on_port(place):
-        for use in _uses(one):
+        for use in _uses(view, one):
             return WARN, f"{one.name} is in use ({use})"
     return SKIP, "nothing on this host needs it"
 
@@ -294,7 +294,7 @@ def _profile(
     elif interface.wanted:
         yield about.fails(missing)
         yield step
-    elif interface.netdev.carrier is False and not _uses(interface):
+    elif interface.netdev.carrier is False and not _uses(view, interface):
         sentence = f"{missing}; it has no link, and nothing on this host needs it"
         yield about.skips(sentence)
     else:
