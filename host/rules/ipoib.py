@@ -287,6 +287,7 @@ def write(interface: Interface, name: str, after: str) -> Change:
     return Change(SYSFS, f"{NET_CLASS}/{interface.name}/{name}", before, after)
 
 
+# MLX4_IB_CARD_REV_A0 (drivers/infiniband/hw/mlx4/mlx4_ib.h, main.c).
 REVISION_A0 = "a0"
 
 
@@ -507,7 +508,8 @@ class DecidedMtu:
     def mtu(self) -> Optional[int]:
         """The MTU to set; None if that is the largest, and unknown.
 
-        It is above the limit only if the policy's is, which is refused.
+        It is above the limit only if the policy's is, which is refused. A profile's
+        number may be of the other mode, so it is lowered.
         """
         if self.limit is None:
             return self.wanted
