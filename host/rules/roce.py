@@ -85,10 +85,8 @@ def gid_of(address: str) -> Optional[str]:
     if parsed is None:
         return None
     # .exploded of a mapped address differs from 3.13 on.
-    digits = parsed.packed.hex()
-    if parsed.version == 4:
-        digits = digits.rjust(12, "f").rjust(32, "0")
-    return ":".join(digits[at : at + 4] for at in range(0, len(digits), 4))
+    mapped = b"\xff\xff" + parsed.packed if parsed.version == 4 else parsed.packed
+    return mapped.rjust(16, b"\0").hex(":", 2)
 
 
 # include/rdma/ib_addr.h, iboe_get_mtu: GRH 40, UDP 8, BTH 12, XRC 4, AtomicETH 28,
