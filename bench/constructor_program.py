@@ -36,7 +36,7 @@ def main() -> None:
             path = Path(name) / f"policy-{rules}.json"
             if rules is not None:
                 store(thousand_rules.policy(rules), "policy.yaml", path)
-            ours = connection_class(shape, PolicySource(path), shared)
+            ours = connection_class(shape, PolicySource(path).current, shared)
             runner.bench_func(case, _maker(ours, export))
     runner.bench_func(CHOICE, _choosing())
 

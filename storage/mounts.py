@@ -209,10 +209,9 @@ class DegradedMarks:
     def drop(self, mountpoint: str) -> None:
         """Drop the mark at ``mountpoint``, if there is one."""
         with self._lock:
-            if mountpoint in self._loaded():
-                rest = dict(self._loaded())
-                del rest[mountpoint]
-                self._keep(rest)
+            marks = self._loaded()
+            if mountpoint in marks:
+                self._keep({at: one for at, one in marks.items() if at != mountpoint})
 
     def _loaded(self) -> dict[str, DegradedMark]:
         if self._marks is None:

@@ -36,11 +36,7 @@ from ovirt_rdma.host.facts.devices import (
 )
 from ovirt_rdma.host.facts.model import Facts, Route
 from ovirt_rdma.host.policy.model import MAX_SETTLE_S, NfsRule
-from ovirt_rdma.host.system.commands import (
-    CommandFailed,
-    CommandTimeout,
-    run_command,
-)
+from ovirt_rdma.host.system.commands import CommandFailed, CommandTimeout, run_command
 from ovirt_rdma.storage.rdma_cm_probe import DEVICE
 
 READY = "ready"
@@ -115,18 +111,15 @@ def local_steps(facts: Facts, route: Optional[Route]) -> tuple[Step, ...]:
         )
         return module, failed
     shown = f"{route.destination} by {route.netdev} from {route.source}"
-    port = _port_step(facts, route.netdev, route.source)
+    port = _port_step(facts, route.netdev, route)
     return module, Step("route", READY, shown), port
 
 
 def ports_behind(
-    devices: Iterable[RdmaDevice],
-    netdevs: Sequence[Netdev],
-    netdev: str,
-    source: str,
+    devices: Iterable[RdmaDevice], netdevs: Sequence[Netdev], route: Optional[Route]
 ) -> list[tuple[RdmaDevice, RdmaPort]]:
-    """Return the ports that own the IP address ``source`` on ``netdev``, as RDMA CM
-    finds them.
+    """Return the ports that own the source address of ``route`` on its netdev, as RDMA
+    CM finds them; none without a route.
 
     RoCE: the GID table contains the address, also one of a bond, VLAN or bridge above
     the port's netdev (drivers/infiniband/core/roce_gid_mgmt.c); this finds the host's
@@ -134,11 +127,13 @@ def ports_behind(
     the port GUID, and so does the 20-byte address of the IPoIB netdev or of one below
     it. iWARP: the GID begins with the netdev's MAC address.
     """
+    if route is None or not route.netdev or not route.source:
+        return []
     # The route to an address of this host says lo, which belongs to no port.
-    below = {*NetdevGraph(netdevs).below(netdev)} - {"lo"}
+    below = {*NetdevGraph(netdevs).below(route.netdev)} - {"lo"}
     hardware = {d.address.replace(":", "").lower() for d in netdevs if d.name in below}
     guids = set(filter(None, map(Guid.of_address, hardware)))
-    mapped = source if is_ipv6(source) else f"::ffff:{source}"
+    mapped = route.source if is_ipv6(route.source) else f"::ffff:{route.source}"
     wanted = ipaddress.ip_address(mapped).packed.hex()
     ports = []
     for device in devices:
@@ -172,10 +167,10 @@ def _module_step(facts: Facts) -> Step:
     )
 
 
-def _port_step(facts: Facts, netdev: str, source: str) -> Step:
+def _port_step(facts: Facts, netdev: str, route: Route) -> Step:
     if not facts.rdma_devices:
         return _no_device(facts, netdev)
-    ports = ports_behind(facts.rdma_devices, facts.netdevs, netdev, source)
+    ports = ports_behind(facts.rdma_devices, facts.netdevs, route)
     if not ports:
         names = ", ".join(device.name for device in facts.rdma_devices)
         why, fix = without_rdma_device(facts, netdev)
@@ -183,11 +178,11 @@ def _port_step(facts: Facts, netdev: str, source: str) -> Step:
         fix = fix or (
             "put the storage address on the RDMA port's netdev, or on one above it"
         )
-        detail = f"no RDMA port owns {source} on {netdev} ({why})"
+        detail = f"no RDMA port owns {route.source} on {netdev} ({why})"
         return Step("port", NOT_READY, detail, fix)
     states = [f"{device.name}/{port.number} is {port.state}" for device, port in ports]
     if any(port.is_active for _, port in ports):
-        return Step("port", READY, f"{' and '.join(states)} and owns {source}")
+        return Step("port", READY, f"{' and '.join(states)} and owns {route.source}")
     return Step(
         "port",
         NOT_READY,
@@ -454,9 +449,13 @@ class ServerReadiness:
         self.server = server
         # How long readiness waited for a port to come up, in seconds.
         self.settled_s = 0.0
+        # The address that it is about, and when it was asked, by the surroundings'
+        # clock.
+        self.rdma_address: Optional[str] = None
+        self.asked_at = -math.inf
         self._rule, self._around = rule, surroundings
         self._addresses: Optional[tuple[str, ...]] = None
-        self._asked: Optional[tuple[Readiness, Optional[str], float]] = None
+        self._readiness: Optional[Readiness] = None
         self._tcp: dict[tuple[str, int], bool] = {}
 
     # Not cached_property: up to Python 3.11 one server would wait for another.
@@ -470,28 +469,16 @@ class ServerReadiness:
             self._addresses = tuple(first.values())
         return self._addresses
 
-    def _answer(self) -> tuple[Readiness, Optional[str], float]:
-        if self._asked is None:
-            self._asked = (*self._ask(), self._around.clock())
-        return self._asked
-
     def readiness(self) -> Readiness:
         """Check all that can be checked before a mount, in order of cost.
 
         The result is about the first address that can be reached over RDMA, or about
-        the first address if none can.
+        the first address if none can: ``rdma_address``.
         """
-        return self._answer()[0]
-
-    @property
-    def rdma_address(self) -> Optional[str]:
-        """The address that :meth:`readiness` is about; None if there is none."""
-        return self._answer()[1]
-
-    @property
-    def asked_at(self) -> float:
-        """When readiness was asked, by the surroundings' clock."""
-        return self._answer()[2]
+        if self._readiness is None:
+            self._readiness, self.rdma_address = self._ask()
+            self.asked_at = self._around.clock()
+        return self._readiness
 
     def tcp_answers(self, port: int) -> bool:
         """Whether the server accepts TCP connections on ``port``."""
@@ -521,7 +508,9 @@ class ServerReadiness:
             return Readiness((Step("address", NOT_READY, detail, fix),)), None
         asked = []
         for address, steps in self._settled_local_steps().items():
-            readiness = Readiness((_address_step(self.server, address), *steps))
+            shown = "an IP address" if self.server == address else address
+            first = Step("address", READY, f"{self.server} is {shown}")
+            readiness = Readiness((first, *steps))
             if readiness.verdict != NOT_READY:
                 listener = self._around.network.rdma_listener(
                     address, self._rule.port, self._rule.readiness_timeout
@@ -566,11 +555,6 @@ class ServerReadiness:
 def is_ipv6(address: str) -> bool:
     """Whether an IP address is of version 6."""
     return ":" in address
-
-
-def _address_step(server: str, address: str) -> Step:
-    shown = "an IP address" if server == address else address
-    return Step("address", READY, f"{server} is {shown}")
 
 
 # Questions to any servers with shorter gaps belong together: in such a gap nobody can

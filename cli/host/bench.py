@@ -6,11 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Optional
 
-from ovirt_rdma.cli.host.arguments import (
-    HostVerb,
-    add_policy,
-    export_of,
-)
+from ovirt_rdma.cli.host.arguments import HostVerb, add_policy, export_of
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Context, Parser, number

@@ -45,7 +45,7 @@ from ovirt_rdma.host.rules.base import (
     Finding,
     Rule,
 )
-from ovirt_rdma.host.rules.registry import RULES, SERVER_RULES, Decision, decide
+from ovirt_rdma.host.rules.registry import Decision, decide
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.storage.messages import MountFailure, known_in
 
@@ -73,11 +73,8 @@ def load_decision(
     rules: Optional[Sequence[Rule]] = None,
 ) -> HostDecision:
     """Decide for the host and with the policy that ``source`` names; for ``rules`` of
-    a server, without one.
-
-    ``skip`` are ids of rules to leave out. Raises UsageProblem for an unknown id.
+    a server, without one. ``skip``: ids of rules to leave out.
     """
-    left_out = {rule_of(text).id for text in skip}
     policy, place = Policy(), "no policy is needed"
     if rules is None:
         policy, place = policy_in_question(source.policy, context)
@@ -91,7 +88,7 @@ def load_decision(
     if named:
         present = in_force(stored).stored
         new = present is None or present.digest != digest(policy)
-    decision = decide(facts, policy, left_out, rules)
+    decision = decide(facts, policy, frozenset(skip), rules)
     loaded = named or stored.exists()
     return HostDecision(facts, policy, place, loaded, new, decision)
 
@@ -102,16 +99,15 @@ def rule_of(text: str) -> Rule:
     Raises UsageProblem with the nearest ids if there is none.
     """
     rule_id = text.partition("/")[0].strip()
-    try:
-        return registry.rule_by_id(rule_id)
-    except KeyError:
-        known = [rule.id for rule in (*registry.RULES, *SERVER_RULES)]
-        near = did_you_mean(rule_id, known, 3)
-        raise UsageProblem(
-            "rule-unknown",
-            f"there is no rule {rule_id!r}",
-            f"{near and near + ' '}list all ids: {PROGRAM} explain --list",
-        ) from None
+    rules = {one.id: one for one in (*registry.RULES, *registry.SERVER_RULES)}
+    if rule_id.upper() in rules:
+        return rules[rule_id.upper()]
+    near = did_you_mean(rule_id, rules, 3)
+    raise UsageProblem(
+        "rule-unknown",
+        f"there is no rule {rule_id!r}",
+        f"{near and near + ' '}list all ids: {PROGRAM} explain --list",
+    )
 
 
 def command(verb: str, source: Source, *more: str) -> str:
@@ -456,7 +452,7 @@ class Explain(HostVerb):
             )
         output = context.output
         if self.id is None:
-            rules = (*RULES, *SERVER_RULES)
+            rules = (*registry.RULES, *registry.SERVER_RULES)
             titles = [(rule.id, read_page(rule.id).title) for rule in rules]
             if output.for_people:
                 output.table(("ID", "TITLE"), titles)

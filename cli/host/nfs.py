@@ -1,15 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Run the verbs about NFS mounts and exports: ``nfs``, and ``watch``.
-
-``nfs list`` shows each mount with its transport and the verdict of its rule, and since
-when and why it is degraded. ``nfs health`` asks the server of each mount, by a process
-of its own that may hang in the kernel without harm, and names what is wrong. ``nfs
-paths`` shows what the daemon knows of the network paths to servers. ``watch`` shows
-what the mounts do, until it is ended. ``nfs check`` checks step by step whether an
-export can be mounted over RDMA, which existing mounts prevent what its rule says,
-and how to fix a degraded mount. ``nfs mount-options`` shows the options that VDSM
-passes to mount, and why.
-"""
+"""Run the verbs about NFS mounts and exports: ``nfs``, and ``watch``."""
 
 from __future__ import annotations
 
@@ -26,12 +16,7 @@ from ovirt_rdma.cli.host.arguments import (
     add_policy,
     export_of,
 )
-from ovirt_rdma.cli.host.mounts import (
-    print_health,
-    print_paths,
-    print_rows,
-    rows,
-)
+from ovirt_rdma.cli.host.mounts import print_health, print_paths, print_rows, rows
 from ovirt_rdma.cli.host.policy import policy_in_question
 from ovirt_rdma.cli.output import Output, count
 from ovirt_rdma.cli.parser import (
@@ -91,10 +76,7 @@ from ovirt_rdma.storage.readiness import (
     ServerReadiness,
     Step,
 )
-from ovirt_rdma.storage.transport import (
-    choose,
-    stock_warnings,
-)
+from ovirt_rdma.storage.transport import choose, stock_warnings
 from ovirt_rdma.storage.vdsm.export import NamedExport, Shared
 
 
@@ -238,9 +220,6 @@ def _negotiated(mount: NfsMount) -> dict[str, Optional[int]]:
     return {"connections": len(mount.protocols) or None, **sizes}
 
 
-_HEALTH_KIND = "nfs-health"
-
-
 class CheckHealth(HostVerb, AllowNone):
     """Ask each mount's server; return 0 if all are ok, else 3."""
 
@@ -284,7 +263,7 @@ class CheckHealth(HostVerb, AllowNone):
         else:
             content = {"worst": state.worst, **plain(state), "problems": problems}
             content["paths"] = paths and plain(paths)
-            output.document(_HEALTH_KIND, content)
+            output.document("nfs-health", content)
         return verdict_code(
             self, looked_at=bool(state.mounts), failed=state.worst != HEALTH_OK
         )

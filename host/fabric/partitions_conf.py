@@ -396,15 +396,6 @@ class _Reader:
             found[name] = number or 0
         return {k: v for k, v in found.items() if k not in ("scope", _DEFMEMBER)}
 
-    def _read_membership(self, value: str) -> str:
-        if value in MEMBERSHIPS:
-            return value
-        self._no(
-            "membership-unknown",
-            f"{value!r} is not a membership; allowed: {', '.join(MEMBERSHIPS)}",
-        )
-        return LIMITED
-
     def _body(
         self, words: Sequence[str], head: Optional[Definition], *, ended: bool
     ) -> None:
@@ -414,7 +405,12 @@ class _Reader:
             if name == "mgid":
                 self._group(value, words[position:], head, ended=ended)
                 return
-            membership = self._read_membership(value) if equals else self._membership
+            membership = value if equals else self._membership
+            if membership not in MEMBERSHIPS:
+                self._no(
+                    "membership-unknown",
+                    f"{value!r} is not a membership; allowed: {', '.join(MEMBERSHIPS)}",
+                )
             guid = whole(name, 0)
             if name in PORT_WORDS:
                 self._members.append(Member(name, membership))

@@ -296,12 +296,7 @@ class FabricFacts:
 def local_ports(facts: Facts) -> tuple[LocalPort, ...]:
     """Return the InfiniBand ports of this host that have a GUID."""
     return tuple(
-        LocalPort(
-            device.name,
-            port.number,
-            guid_text(port.guid),
-            port,
-        )
+        LocalPort(device.name, port.number, guid_text(port.guid), port)
         for device in facts.rdma_devices
         for port in device.ports
         if port.is_infiniband and port.guid

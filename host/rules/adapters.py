@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules about adapters, their links, and the origin of RDMA modules. Pure.
-
-DRIVER-01: adapters without a driver, and without the module that makes their RDMA
-device. PCIE-01: an adapter's PCIe link against the speed of its ports. PORT-ERRORS-01:
-the error counters of RDMA ports. STACK-01: the RDMA modules, rpcrdma included, are from
-one tree.
+"""Rules about adapters, their PCIe links and error counters, and the origin of RDMA
+modules. Pure.
 """
 
 from __future__ import annotations
@@ -45,16 +41,16 @@ GEN2 = "MLX4_CORE_GEN2"
 _PASSTHROUGH = ("vfio-pci", "pci-stub", "xen-pciback", "uio_pci_generic", "igb_uio")
 
 
-def _functions(view: View) -> Iterator[tuple[str, Adapter]]:
+def _functions(view: View) -> Iterator[Adapter]:
     """Yield the adapters and those known by netdevs only, without VFs of another."""
     adapters = {adapter.pci.address: adapter for adapter in view.facts.adapters}
     physical = {a.pci.address for a in view.facts.adapters if not a.physical_function}
     for netdev in view.facts.netdevs:
         if netdev.pci and model_of(netdev.pci):
             adapters.setdefault(netdev.pci.address, Adapter(netdev.pci, netdev.driver))
-    for address, adapter in adapters.items():
+    for adapter in adapters.values():
         if adapter.physical_function not in physical:
-            yield address, adapter
+            yield adapter
 
 
 def _driver(view: View, about: About, adapter: Adapter) -> Finding:
@@ -154,7 +150,11 @@ def _why_not(view: View, adapter: Adapter, model: Optional[Model]) -> tuple[str,
 
 
 DRIVERS = each(
-    "DRIVER-01", _functions, _driver, "no RDMA adapter was found on the PCI bus"
+    "DRIVER-01",
+    _functions,
+    _driver,
+    "no RDMA adapter was found on the PCI bus",
+    subject="pci.address",
 )
 
 
@@ -376,10 +376,11 @@ def _shown(errors: Sequence[PortError]) -> str:
 
 PCIE = each(
     "PCIE-01",
-    lambda view: ((one.pci.address, one) for one in view.facts.adapters),
+    lambda view: view.facts.adapters,
     _pcie,
     "no ACTIVE port is on a PCIe adapter of this host",
     rdma=True,
+    subject="pci.address",
 )
 PORT_ERRORS = Rule(
     "PORT-ERRORS-01", _port_errors, "no counters of an ACTIVE port were read", rdma=True

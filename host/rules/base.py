@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Define rules and their results, and join facts and policy for them. Data, and pure.
-
-The results are findings, and steps and changes of a plan.
-
-A View has every netdev of an RDMA port together with its device, port, adapter,
-profile, logical network, users and policy rule.
+"""Define rules and what they return (findings, and the steps and changes of a plan),
+and join facts and policy for them. Data, and pure.
 """
 
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Callable, Optional, TypeVar, Union
@@ -20,7 +17,6 @@ from ovirt_rdma.host.facts.devices import (
     Adapter,
     Netdev,
     NetdevGraph,
-    NetdevUse,
     OvirtNetwork,
     Profile,
     RdmaDevice,
@@ -73,7 +69,6 @@ class Interface:
     profile: the NetworkManager profile that is active on it or names it
     network: the logical network on it, or on a bond, VLAN or bridge of it (not on a
         P_Key child, which has its own MTU)
-    uses: who is known to use it, or a netdev above it, P_Key children included
     users: whom a link-down would interrupt, as text; uses of an unknown netdev count
     planned: the plan creates it
     """
@@ -85,7 +80,6 @@ class Interface:
     wanted: Optional[InterfaceRule]
     profile: Optional[Profile]
     network: Optional[OvirtNetwork]
-    uses: tuple[NetdevUse, ...]
     users: tuple[str, ...] = ()
     planned: bool = False
 
@@ -271,7 +265,6 @@ class View:
             ),
             profile=self._profiles.get(netdev.name),
             network=next((n for n in networks if n.southbound in carriers), None),
-            uses=self.users.uses(netdev.name),
             users=self.users.of(netdev.name),
         )
 
@@ -474,16 +467,21 @@ _Thing = TypeVar("_Thing")
 
 def each(
     rule: str,
-    things: Callable[[View], Iterable[tuple[str, _Thing]]],
+    things: Callable[[View], Iterable[_Thing]],
     judge: Callable[[View, About, _Thing], Union[Outcome, Iterable[Outcome]]],
     otherwise: str = NO_DEVICE,
+    *,
     rdma: bool = False,
+    subject: str = "name",
 ) -> Rule:
-    """Return a rule that judges each of the ``things``, with its subject."""
+    """Return a rule that judges each of the ``things``; ``subject`` is the attribute
+    with its subject.
+    """
+    subject_of = operator.attrgetter(subject)
 
     def check(view: View) -> Iterator[Outcome]:
-        for subject, thing in things(view):
-            said = judge(view, About(rule, subject), thing)
+        for thing in things(view):
+            said = judge(view, About(rule, subject_of(thing)), thing)
             yield from (said,) if isinstance(said, (Finding, Step)) else said
 
     return Rule(rule, check, otherwise, rdma=rdma)

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules about the host as a whole. Pure.
+"""Rules about the host as a whole: units, the daemon, VDSM's version, unread facts, and
+policy rules that name nothing. Pure.
 
-UNIT-01 checks rdma-core's units and openibd. FACTS-01 reports facts that could not be
-read. VDSM-01 checks that VDSM reports IPoIB netdevs. DAEMON-01: the daemon runs, if the
-policy wants something of it; there is no step, it runs while the host is enabled.
-POLICY-01 reports policy rules that name nothing on this host; the nearest name is only
-a hint: a device is never changed because its name is similar.
+The nearest name is only a hint: a device is never changed because its name is similar.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 settings of a netdev, and which P_Key children there are. Pure.
 
 The profile of an IPoIB netdev is the netdev's own profile or one that the plan creates.
-If NetworkManager does not manage the netdev, its settings are only in sysfs. RoCE: the
-netdev is an ordinary Ethernet one, so its profile belongs to the admin, the installer
-or the engine. Only single properties of it are set; no profile is created.
+If NetworkManager does not manage the netdev, its settings are only in sysfs. RoCE: only
+single properties of a profile are set; none is created.
 
 NetworkManager keeps the connection that it applied separately from the profile. A
 Reapply applies some differences between the two without disruption, and is refused if
@@ -17,33 +16,9 @@ reapply_or_activate): an IPoIB netdev goes down, and any netdev loses its addres
 ports for a moment. Therefore the step that sets such a property activates the profile
 itself, and its class is link-down.
 
-The limits are those of HCA, driver, port and link, for connected mode, MTU and TSO. The
-revision that must not use TSO is the kernel's ``MLX4_IB_CARD_REV_A0``
-(drivers/infiniband/hw/mlx4/mlx4_ib.h, main.c).
-
-The first of these decides the MTU: the logical network on the netdev, the bond above
-it, the policy, the profile. Otherwise it is the largest that the mode allows. A number
-of network, bond or policy above that limit is refused, and so is a change to that mode.
-A profile's number may be of the other mode, so it is lowered.
-
-For ``transport_mode: auto``: connected mode carries packets of up to 65520 bytes, but
-has no TSO and no checksum offload, one transmit queue, a queue pair and kernel memory
-for each peer, and multicast still limited to datagrams. Datagram mode with TSO passes
-as many bytes to the adapter at a time and scales with peers and cores: NVIDIA
-recommends it, mlx5 supports nothing else, and Omni-Path's vendor measures higher
-throughput with it for parallel streams. Without TSO a datagram sender has CPU costs for
-every 2044 or 4092 bytes, so the large packets of connected mode are faster.
-
-IPOIB-PKEY-01 creates the P_Key children that the policy requires, and checks that the
-port is a member of their partitions. IPOIB-PKEY-02 lets the daemon update the children
-from the port's P_Key table if the policy has ``partitions: follow``. A planned child is
-an Interface with the values that it has right after its creation.
-
-Sources: Linux Documentation/infiniband/ipoib.rst and drivers/infiniband/ulp/ipoib
+Sources: those of the IPOIB pages in docs/rules; Linux drivers/infiniband/ulp/ipoib
 (ipoib.h, ipoib_main.c, ipoib_cm.c; ipoib_vlan.c, ipoib_vlan_add), Linux 6.1;
-NetworkManager, nm_net_devname_infiniband; Red Hat,
-"Configuring InfiniBand and RDMA networks"; NVIDIA MLNX_OFED user manual, IPoIB;
-Cornelis CN5000 performance tuning, IPoIB.
+NetworkManager, nm_net_devname_infiniband.
 """
 
 from __future__ import annotations
@@ -312,6 +287,7 @@ def write(interface: Interface, name: str, after: str) -> Change:
     return Change(SYSFS, f"{NET_CLASS}/{interface.name}/{name}", before, after)
 
 
+# MLX4_IB_CARD_REV_A0 (drivers/infiniband/hw/mlx4/mlx4_ib.h, main.c).
 REVISION_A0 = "a0"
 
 
@@ -532,7 +508,8 @@ class DecidedMtu:
     def mtu(self) -> Optional[int]:
         """The MTU to set; None if that is the largest, and unknown.
 
-        It is above the limit only if the policy's is, which is refused.
+        It is above the limit only if the policy's is, which is refused. A profile's
+        number may be of the other mode, so it is lowered.
         """
         if self.limit is None:
             return self.wanted
@@ -754,7 +731,7 @@ def _planned(view: View, child: WantedChild) -> Interface:
         ipoib=Ipoib(DATAGRAM, child.pkey, parent.name),
     )
     wanted = interface_rule_for(view.policy.host, netdev, parent.device, parent.port)
-    unused = replace(parent, profile=None, network=None, uses=())
+    unused = replace(parent, profile=None, network=None)
     return replace(unused, netdev=netdev, wanted=wanted, planned=True)
 
 

@@ -2,30 +2,12 @@
 """Rules about InfiniBand ports and IPoIB netdevs: profiles, bonds, bridges and VLANs,
 TSO, transport mode and MTU. Pure.
 
-IB-PORT-01: InfiniBand ports are up and have a subnet manager. IPOIB-BOND-01: bonds,
-bridges and VLANs on IPoIB netdevs. IPOIB-PROFILE-01: NetworkManager profiles of IPoIB
-netdevs. A netdev needs a profile before the engine attaches a network to it. VDSM's
-request has no interface type and no transport mode. nmstate changes the profile that it
-finds by ``connection.interface-name``; without one it creates a profile without
-``infiniband.transport-mode``, which NetworkManager refuses. The rule also reports
-profiles whose netdev does not exist: the adapter was removed, or the netdev was
-renamed.
-
-IPOIB-TSO-01 turns TSO off on a ConnectX of revision a0, IPOIB-TSO-02 sets it as the
-policy requires. ROCE-TSO-01 sets the policy's TSO on the Ethernet netdevs of RoCE
-ports: RDMA does not use TSO, but TCP on the same port does. So ``auto`` does not change
-the driver's default there, which is on.
-
 NetworkManager does not change an offload that the profile does not name, neither at
 activations nor when it releases the netdev (``_ethtool_state_set`` and
 ``_ethtool_state_reset``, src/core/devices/nm-device.c). So it is set by ethtool, and
 our unit sets it again when the netdev is recreated. In the profile it would make
-NetworkManager refuse each Reapply. The profile is changed only if it
-has another value, which NetworkManager would set at the next activation.
-
-IPOIB-MODE-01 checks and changes the mode; for ``auto`` see
-:mod:`ovirt_rdma.host.rules.ipoib`. IPOIB-MODE-02 reports udev rules that try to set the
-mode and cannot.
+NetworkManager refuse each Reapply. The profile is changed only if it has another value,
+which NetworkManager would set at the next activation.
 
 The kernel sets an MTU with each mode: 65520 with connected, the smaller of the present
 and the broadcast group's with datagram. Connected mode accepts every MTU, datagram mode
@@ -33,15 +15,9 @@ none above the port's. Therefore the MTU is always written in connected mode: af
 change to connected, before the change to datagram. Reverted in reverse order, both
 values are then the earlier ones (ipoib_set_mode and ipoib_change_mtu, Linux 6.1).
 
-IPOIB-MTU-01 sets the policy's MTU and names what limits it. IPOIB-MTU-02 compares it
-with the MTU of a logical network, which only the engine sets. A datagram MTU is the
-smaller of the requested one and that of the broadcast group, which the subnet manager
-sets. The kernel silently accepts a larger number if the port supports it, and shows the
-smaller one. The group's MTU cannot be read. It is taken as the limit if the profile
-requests more, or if nothing is requested and the netdev has one of the MTUs that a
-group can have.
-
-IPOIB-MTU-03 sets mlx4's port MTU, which determines the size of receive buffers there.
+The broadcast group's MTU, which limits that of a netdev in datagram mode, cannot be
+read. It is taken as the limit if the profile requests more, or if nothing is requested
+and the netdev has one of the MTUs that a group can have.
 """
 
 from __future__ import annotations
@@ -147,10 +123,10 @@ def _port(view: View, about: About, place: Port) -> Iterator[Finding]:
         yield about.finds(verdict, sentence, fix if verdict != SKIP else "")
 
 
-def _uses(one: Interface) -> list[str]:
+def _uses(view: View, one: Interface) -> list[str]:
     """Return what a netdev is used for: uses, its network and addresses, as text."""
     network = [f"network {one.network.name!r}"] if one.network else []
-    purposes = [use.purpose for use in one.uses]
+    purposes = [use.purpose for use in view.users.uses(one.name)]
     return [*purposes, *network, *static_addresses(one.netdev)]
 
 
@@ -169,7 +145,7 @@ def _membership(view: View, place: Port) -> Iterator[Finding]:
         return
     elsewhere = any(map(is_full_member, values.values()))
     for one in view.on_port(place):
-        if one.is_child or (elsewhere and not _uses(one)):
+        if one.is_child or (elsewhere and not _uses(view, one)):
             continue
         yield About(PORTS.id, one.name).warns(
             f"{place.name} is only a limited member of the partition of {one.name} "
@@ -193,7 +169,7 @@ def _need(view: View, place: Port) -> tuple[str, str]:
             return WARN, f"the policy names it and {other} ({rule.title})"
         return FAIL, f"the policy names it ({rule.title})"
     for one in view.on_port(place):
-        for use in _uses(one):
+        for use in _uses(view, one):
             return WARN, f"{one.name} is in use ({use})"
     return SKIP, "nothing on this host needs it"
 
@@ -318,7 +294,7 @@ def _profile(
     elif interface.wanted:
         yield about.fails(missing)
         yield step
-    elif interface.netdev.carrier is False and not _uses(interface):
+    elif interface.netdev.carrier is False and not _uses(view, interface):
         sentence = f"{missing}; it has no link, and nothing on this host needs it"
         yield about.skips(sentence)
     else:
@@ -396,7 +372,7 @@ def _stored(interface: Interface, about: About, settings: Settings) -> Optional[
 
 PORTS = each(
     "IB-PORT-01",
-    lambda view: ((p.name, p) for p in view.ports if p.port.is_infiniband),
+    lambda view: (one for one in view.ports if one.port.is_infiniband),
     _port,
     "this host has no InfiniBand port",
 )
@@ -561,9 +537,7 @@ TSO_IPOIB = of_netdevs("IPOIB-TSO-02", _tso)
 TSO_ROCE = each(
     "ROCE-TSO-01",
     lambda view: (
-        (one.name, one)
-        for one in view.interfaces
-        if not one.is_ipoib and one.policy.tso is not None
+        one for one in view.interfaces if not one.is_ipoib and one.policy.tso
     ),
     _tso,
     "the policy does not set TSO of Ethernet netdevs",
@@ -918,9 +892,7 @@ NETWORK_MTU = of_netdevs(
 )
 BUFFERS = each(
     "IPOIB-MTU-03",
-    lambda view: (
-        (one.name, one) for one in view.ports if one.rule and one.rule.port_mtu
-    ),
+    lambda view: (one for one in view.ports if one.rule and one.rule.port_mtu),
     _port_mtu,
     "the policy has no port_mtu for a port of this host",
 )

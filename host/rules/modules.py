@@ -1,16 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules about kernel modules and their options. Pure.
-
-MODULE-01 checks the modules that this hardware needs, and what loads them. MODULE-02
-loads the modules of the policy, now and at every boot: one step writes our file, and
-each module that is not loaded is one step. Our file has no module that something else
-loads at boot.
-
-MODOPT-01 reports options that the kernel's own modules do not have. They are of drivers
-of vendors, and of kernels before 4.0, and guides still name them. The kernel logs
-"unknown parameter ... ignored" and loads the module. MODOPT-02 sets the options of the
-policy in one file of ours. An option that another file sets to another value is
-refused: file names would decide which line takes effect.
+"""Rules about kernel modules and their options: what loads them at boot, and our files
+in modules-load.d and modprobe.d. Pure.
 
 rdma-core loads modules by hardware: udev tags each RDMA device with its capabilities,
 by the driver of its bus device, and systemd then loads the lists
@@ -448,41 +438,34 @@ def _refusal(view: View, module: str) -> str:
 
 # The parameters of the kernel's own modules: module_param() in Linux 4.18 to 6.12. A
 # module that is not here has many, and is not compared.
-_SRP = "srp_sg_tablesize cmd_sg_entries indirect_sg_entries allow_ext_sg prefer_fr"
-_TUNED = "reconnect_delay fast_io_fail_tmo dev_loss_tmo use_imm_data max_imm_data"
-_SLOTS = "tcp_slot_table_entries tcp_max_slot_table_entries udp_slot_table_entries"
 _WITHOUT = (
     "ib_cm iw_cm rdma_cm ib_uverbs rdma_ucm ib_umad mlx5_ib bnxt_re irdma ocrdma qedr "
     "hns_roce hns_roce_hw_v2 vmw_pvrdma efa erdma mana_ib siw rpcrdma"
 )
-PARAMETERS: dict[str, frozenset[str]] = {
-    **dict.fromkeys(_WITHOUT.split(), frozenset()),
-    **{
-        module: frozenset(names.split())
-        for module, names in {
-            "mlx4_core": "debug_level msi_x num_vfs probe_vf log_num_mgm_entry_size "
-            "enable_64b_cqe_eqe enable_4k_uar log_num_mac log_num_vlan use_prio "
-            "log_mtts_per_seg port_type_array internal_err_reset enable_qos",
-            "mlx4_en": "udp_rss pfctx pfcrx inline_thold",
-            "mlx4_ib": "sm_guid_assign",
-            "mlx5_core": "debug_mask prof_sel",
-            "ib_core": "send_queue_size recv_queue_size force_mr netns_mode",
-            "ib_ipoib": "send_queue_size recv_queue_size max_nonsrq_conn_qp "
-            "debug_level mcast_debug_level data_debug_level cm_data_debug_level",
-            "ib_iser": "debug_level max_lun max_sectors always_register pi_enable "
-            "pi_guard",
-            "ib_isert": "debug_level sg_tablesize",
-            "ib_srp": f"{_SRP} {_TUNED} topspin_workarounds register_always "
-            "never_register ch_count",
-            "ib_srpt": "srp_max_req_size srpt_srq_size srpt_service_guid",
-            "nvme_rdma": "register_always",
-            "nvmet_rdma": "use_srq srq_size",
-            "rdma_rxe": "add remove",
-            "i40iw": "resource_profile max_rdma_vfs mpa_version push_mode debug",
-            "sunrpc": f"{_SLOTS} min_resvport max_resvport pool_mode "
-            "svc_rpc_per_connection_limit auth_hashtable_size auth_max_cred_cachesize",
-        }.items()
-    },
+_PARAMETERS = {
+    **dict.fromkeys(_WITHOUT.split(), ""),
+    "mlx4_core": "debug_level msi_x num_vfs probe_vf log_num_mgm_entry_size "
+    "enable_64b_cqe_eqe enable_4k_uar log_num_mac log_num_vlan use_prio "
+    "log_mtts_per_seg port_type_array internal_err_reset enable_qos",
+    "mlx4_en": "udp_rss pfctx pfcrx inline_thold",
+    "mlx4_ib": "sm_guid_assign",
+    "mlx5_core": "debug_mask prof_sel",
+    "ib_core": "send_queue_size recv_queue_size force_mr netns_mode",
+    "ib_ipoib": "send_queue_size recv_queue_size max_nonsrq_conn_qp debug_level "
+    "mcast_debug_level data_debug_level cm_data_debug_level",
+    "ib_iser": "debug_level max_lun max_sectors always_register pi_enable pi_guard",
+    "ib_isert": "debug_level sg_tablesize",
+    "ib_srp": "srp_sg_tablesize cmd_sg_entries indirect_sg_entries allow_ext_sg "
+    "prefer_fr reconnect_delay fast_io_fail_tmo dev_loss_tmo use_imm_data "
+    "max_imm_data topspin_workarounds register_always never_register ch_count",
+    "ib_srpt": "srp_max_req_size srpt_srq_size srpt_service_guid",
+    "nvme_rdma": "register_always",
+    "nvmet_rdma": "use_srq srq_size",
+    "rdma_rxe": "add remove",
+    "i40iw": "resource_profile max_rdma_vfs mpa_version push_mode debug",
+    "sunrpc": "tcp_slot_table_entries tcp_max_slot_table_entries "
+    "udp_slot_table_entries min_resvport max_resvport pool_mode "
+    "svc_rpc_per_connection_limit auth_hashtable_size auth_max_cred_cachesize",
 }
 
 _OPTION = re.compile(r"([\w-]+)(?:=(.*)|$)", re.DOTALL)
@@ -516,12 +499,12 @@ def _is_dead(view: View, module: str, option: str) -> Optional[bool]:
     not the kernel's own (MLNX_OFED has many).
     """
     modules, name = view.facts.modules, module_name(module)
-    path, known = file_of(modules, module), PARAMETERS.get(name)
+    path, known = file_of(modules, module), _PARAMETERS.get(name)
     if running_value(modules, module, option) is not None or option in _OF_ALL:
         return False
     if known is None or (path is not None and not is_of_the_kernel(path)):
         return None
-    return _plain_name(option) not in known
+    return _plain_name(option) not in known.split()
 
 
 def _unknown_options(view: View) -> Iterator[Finding]:

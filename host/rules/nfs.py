@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Rules about NFS over RDMA: what a mount needs, and known defects of mounts. Pure.
 
-NFSRDMA-01 to -03 check the host's requirements: a missing one is a failure if the
-policy or an existing mount uses RDMA, else a warning. SUBNET-01 looks at RDMA ports in
-one network, NFS-PATHS-01 at the paths of the policy. The other rules look at the mounts
-over RDMA. Their subject is the export: mounts of one export, which are rare, count
-once.
+The subject of a rule about mounts is the export: mounts of one export, which are rare,
+count once.
 """
 
 from __future__ import annotations
@@ -49,6 +46,7 @@ from ovirt_rdma.host.rules.modules import (
     is_available,
     is_loaded,
     mismatch,
+    running_value,
     vendors_client,
     why_not_loaded,
 )
@@ -70,10 +68,8 @@ def _module(view: View) -> Iterator[Finding]:
     modules, about = view.facts.modules, About("NFSRDMA-01", NFS_MODULE)
     bad = FAIL if view.wants_nfs_over_rdma else WARN
     line, path = blocking_line(modules, NFS_MODULE), file_of(modules, NFS_MODULE) or ""
-    available, (why, fix) = (
-        is_available(modules, NFS_MODULE),
-        why_not_loaded(view, NFS_MODULE),
-    )
+    available = is_available(modules, NFS_MODULE)
+    why, fix = why_not_loaded(view, NFS_MODULE)
     if is_loaded(modules, NFS_MODULE):
         of_ofed = "mlnx" in path or "ofa_kernel" in path
         if of_ofed and view.facts.rdma_slots is None:
@@ -270,11 +266,7 @@ def _path(
 
 
 MODULE = Rule("NFSRDMA-01", _module)
-REGISTRATION = each(
-    "NFSRDMA-02",
-    lambda view: ((device.name, device) for device in view.facts.rdma_devices),
-    _registration,
-)
+REGISTRATION = each("NFSRDMA-02", lambda view: view.facts.rdma_devices, _registration)
 PORT = Rule("NFSRDMA-03", _port)
 SUBNETS = Rule(
     "SUBNET-01",
@@ -332,12 +324,8 @@ NO_MOUNT = "this host has no NFS mount over RDMA"
 _UNREAD = "the counters of this mount are unknown"
 
 
-def _named(view: View) -> Iterator[tuple[str, RdmaMount]]:
-    return ((one.mount.source, one) for one in rdma_mounts(view))
-
-
 def _of_mounts(rule: str, judge: Callable[[View, About, RdmaMount], Finding]) -> Rule:
-    return each(rule, _named, judge, NO_MOUNT)
+    return each(rule, rdma_mounts, judge, NO_MOUNT, subject="mount.source")
 
 
 # net/sunrpc/xprtrdma: RPCRDMA_DEF_SLOT_TABLE.
@@ -375,8 +363,8 @@ def _slots(view: View) -> Iterator[Finding]:
             f"fewer than the kernel's {DEFAULT_SLOTS}",
             "remove the setting from sysctl.d, or raise it",
         )
-    for source, one in _named(view):
-        yield _waiting(view, About(SLOTS.id, source), one)
+    for one in rdma_mounts(view):
+        yield _waiting(view, About(SLOTS.id, one.mount.source), one)
 
 
 def _waiting(view: View, about: About, one: RdmaMount) -> Finding:
@@ -605,9 +593,9 @@ def _server(view: View) -> Iterator[Finding]:
             )
         elif about:
             yield about.passes(f"this host has a vendor's NFS client for {needed}")
-    for source, one in _named(view):
+    for one in rdma_mounts(view):
         if one.kind:
-            yield _as_documented(About(SERVER.id, source), one, one.kind)
+            yield _as_documented(About(SERVER.id, one.mount.source), one, one.kind)
 
 
 def _as_documented(about: About, one: RdmaMount, kind: ServerKind) -> Finding:
@@ -637,15 +625,11 @@ _MODULE, _PARAMETER = "nfs", "localio_enabled"
 
 
 def _localio(view: View, about: About, one: RdmaMount) -> Finding:
-    enabled = {
-        parameter.value == "Y"
-        for parameter in view.facts.modules.parameters
-        if (parameter.module, parameter.name) == (_MODULE, _PARAMETER)
-    }
+    value = running_value(view.facts.modules, _MODULE, _PARAMETER)
     past, done = _past_the_connection(one), one.activity
     addresses = (text for netdev in view.facts.netdevs for text in netdev.addresses)
     here = one.mount.address in {text.partition("/")[0] for text in addresses}
-    if past and enabled != {False}:
+    if past and value in (None, "Y"):
         return about.warns(
             f"{past}: the kernel reads and writes the server's files directly "
             "(LOCALIO), so the proof of RDMA says nothing about the data",
@@ -653,7 +637,8 @@ def _localio(view: View, about: About, one: RdmaMount) -> Finding:
             f"/sys/module/{_MODULE}/parameters/{_PARAMETER}",
         )
     # With pNFS the requests are in the counters of other servers.
-    if (done and done.layout) or (enabled and not done) or (here and True in enabled):
+    uncounted = done.layout if done else value is not None
+    if uncounted or (here and value == "Y"):
         return about.skips("its counters do not show if its data uses its connection")
     since = f" since LOCALIO was disabled; before that, {past}" if past else ""
     return about.passes(f"its data uses its connection{since}")

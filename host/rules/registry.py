@@ -70,14 +70,6 @@ RULES: tuple[Rule, ...] = (
 SERVER_RULES = nfs_server.RULES
 
 
-def rule_by_id(rule_id: str) -> Rule:
-    """Return the rule; its id may be given in any case. Raises KeyError."""
-    return {rule.id: rule for rule in (*RULES, *SERVER_RULES)}[rule_id.upper()]
-
-
-_UNREAD = (host.UNREAD.id, WARN)
-
-
 @dataclass(frozen=True)
 class Decision:
     """Findings and steps, both in the order of the rules, then of the subjects.
@@ -96,9 +88,9 @@ class Decision:
     @property
     def unread(self) -> tuple[str, ...]:
         """The facts that could not be read, as sentences; steps may be missing."""
-        return tuple(
-            f.sentence for f in self.findings if (f.rule, f.verdict) == _UNREAD
-        )
+        unread = (host.UNREAD.id, WARN)
+        found = (f for f in self.findings if (f.rule, f.verdict) == unread)
+        return tuple(one.sentence for one in found)
 
     @property
     def applicable(self) -> tuple[Step, ...]:

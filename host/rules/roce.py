@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Rules about RoCE ports and the Ethernet below them. Pure.
 
-ROCE-MTU-01: the Ethernet MTU below RoCE and the IB MTU that it allows. ``auto`` does
-not change an Ethernet MTU: the switch's limit is unknown to the host, and packets above
-it are lost. ROCE-GID-01: type and addresses of the GIDs; RDMA CM finds a port by the
-GID of the source address. ROCE-PFC-01 and ROCE-ECN-01: flow control and congestion
-notification. Without them the network below RoCE may lose packets. They only warn: it
-depends on switches and adapters if a fabric needs them. ROCE-CLASS-01 and ROCE-TOS-01
-make the lossless class of the policy, at the adapter and for connections; where the
-policy has one, the other two leave it to them. ROCE-LAG-01: bonds of RoCE ports.
+Without flow control and congestion notification the network below RoCE may lose
+packets; rules about them only warn, because it depends on switches and adapters if a
+fabric needs them.
 """
 
 from __future__ import annotations
@@ -19,15 +14,7 @@ from dataclasses import dataclass
 from typing import Callable, Optional
 
 from ovirt_rdma.host.facts.adapter_models import MLX5
-from ovirt_rdma.host.facts.devices import (
-    CELL,
-    Buffer,
-    Dcb,
-    Netdev,
-    RdmaDevice,
-    RdmaPort,
-    buffers_text,
-)
+from ovirt_rdma.host.facts.devices import CELL, Buffer, Dcb, Netdev, buffers_text
 from ovirt_rdma.host.policy.model import ON, TCP, RoceClass
 from ovirt_rdma.host.rules.base import (
     DCB,
@@ -40,6 +27,7 @@ from ovirt_rdma.host.rules.base import (
     Finding,
     Interface,
     Outcome,
+    Port,
     Rule,
     View,
     each,
@@ -55,17 +43,14 @@ from ovirt_rdma.host.rules.ipoib import (
 
 
 @dataclass(frozen=True)
-class RocePort:
+class RocePort(Port):
     """A RoCE port; ``bases`` are its own netdevs, ``netdevs`` these and all above: the
     GID table of a port includes every bond, VLAN and bridge above its netdev
     (drivers/infiniband/core/roce_gid_mgmt.c), so the address may be on any of them.
     """
 
-    name: str
-    device: RdmaDevice
-    port: RdmaPort
-    bases: tuple[Interface, ...]
-    netdevs: tuple[Netdev, ...]
+    bases: tuple[Interface, ...] = ()
+    netdevs: tuple[Netdev, ...] = ()
 
     @property
     def with_address(self) -> tuple[Netdev, ...]:
@@ -84,7 +69,7 @@ def roce_ports(view: View) -> tuple[RocePort, ...]:
         names = [name for base in bases for name in view.carriers(base.name)]
         names += [gid.netdev for gid in place.port.gids if gid.netdev]
         found = tuple(filter(None, map(view.netdev, dict.fromkeys(names))))
-        ports.append(RocePort(place.name, place.device, place.port, bases, found))
+        ports.append(RocePort(**vars(place), bases=bases, netdevs=found))
     return tuple(ports)
 
 
@@ -100,10 +85,8 @@ def gid_of(address: str) -> Optional[str]:
     if parsed is None:
         return None
     # .exploded of a mapped address differs from 3.13 on.
-    digits = parsed.packed.hex()
-    if parsed.version == 4:
-        digits = digits.rjust(12, "f").rjust(32, "0")
-    return ":".join(digits[at : at + 4] for at in range(0, len(digits), 4))
+    mapped = b"\xff\xff" + parsed.packed if parsed.version == 4 else parsed.packed
+    return mapped.rjust(16, b"\0").hex(":", 2)
 
 
 # include/rdma/ib_addr.h, iboe_get_mtu: GRH 40, UDP 8, BTH 12, XRC 4, AtomicETH 28,
@@ -332,20 +315,11 @@ _WITH_DSCP = (_SET_BY_DCB, "ice", "bnxt_en")
 _SOFT = "it has no flow control of its own"
 
 
-def _own_netdevs(view: View) -> Iterator[tuple[str, tuple[RocePort, Interface]]]:
-    for port in roce_ports(view):
-        for base in port.bases:
-            yield base.name, (port, base)
-
-
-def _classes(
-    view: View, about: About, place: tuple[RocePort, Interface]
-) -> Iterator[Outcome]:
-    port, base = place
+def _classes(view: View, about: About, base: Interface) -> Iterator[Outcome]:
     wanted, driver = base.policy.roce, base.netdev.driver
     if not wanted:
         return
-    if port.device.is_soft_roce:
+    if base.device.is_soft_roce:
         yield about.skips(f"{base.name} carries Soft-RoCE: {_SOFT}")
     elif base.adapter and base.adapter.physical_function:
         sentence = f"{base.name} is a virtual function: it has the class of its"
@@ -478,7 +452,7 @@ def _tos(view: View, about: About, port: RocePort) -> Iterator[Outcome]:
     has = str(tos) if known else "unknown"
     yield about.warns(
         f"the type of service with which {_KERNELS} begin at {name} is {has}; the "
-        f"policy needs {shown}",
+        f"policy needs {shown}"
     )
     yield about.step(
         f"give {_KERNELS} at {name} the type of service {wanted.tos}",
@@ -505,11 +479,7 @@ def _of_netdevs(
             else:
                 yield judge(about, port, base)
 
-    return each(rule, _named_ports, check, _WITHOUT, rdma=True)
-
-
-def _named_ports(view: View) -> Iterator[tuple[str, RocePort]]:
-    return ((port.name, port) for port in roce_ports(view))
+    return each(rule, roce_ports, check, _WITHOUT, rdma=True)
 
 
 def _pfc(about: About, port: RocePort, base: Interface) -> Finding:
@@ -616,10 +586,16 @@ def _list(priorities: Iterable[int]) -> str:
 
 
 MTU = Rule("ROCE-MTU-01", _mtu, _WITHOUT, rdma=True)
-GIDS = each("ROCE-GID-01", _named_ports, _gids, _WITHOUT, rdma=True)
+GIDS = each("ROCE-GID-01", roce_ports, _gids, _WITHOUT, rdma=True)
 _NO_CLASS = "the policy has no lossless class (roce) for a RoCE port of this host"
-CLASS = each("ROCE-CLASS-01", _own_netdevs, _classes, _NO_CLASS, rdma=True)
-TOS = each("ROCE-TOS-01", _named_ports, _tos, _NO_CLASS, rdma=True)
+CLASS = each(
+    "ROCE-CLASS-01",
+    lambda view: (base for port in roce_ports(view) for base in port.bases),
+    _classes,
+    _NO_CLASS,
+    rdma=True,
+)
+TOS = each("ROCE-TOS-01", roce_ports, _tos, _NO_CLASS, rdma=True)
 LAG = Rule("ROCE-LAG-01", _bonds, "no bond has a RoCE port", rdma=True)
 PFC = _of_netdevs("ROCE-PFC-01", _pfc)
 ECN = _of_netdevs("ROCE-ECN-01", _ecn)

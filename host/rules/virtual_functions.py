@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Rules for virtual functions (SR-IOV) and for the link types of ports. Pure.
 
-VF-01 to VF-04: number of VFs, their GUIDs, link state, P_Keys and drivers. VFs that a
-virtual machine has (vfio-pci) are never changed: a finding names them. PORT-TYPE-01:
-InfiniBand or Ethernet, the type of a VPI adapter's port. mlx4 changes it at once,
-through sysfs; mlx5 with its firmware only.
+VFs that a virtual machine has (vfio-pci) are never changed: a finding names them.
 
 The GUIDs of a VF are the first 64 bits of SHA-256 over five lines: ``ovirt_rdma VF
 1``, the host's id in VDSM, the node GUID of the physical function's RDMA
@@ -113,9 +110,7 @@ def _no_type(place: Port, wanted: str) -> tuple[str, str]:
 
 PORT_TYPE = each(
     "PORT-TYPE-01",
-    lambda view: (
-        (one.name, one) for one in view.ports if one.rule and one.rule.port_type
-    ),
+    lambda view: (one for one in view.ports if one.rule and one.rule.port_type),
     _port_type,
     "the policy has no port_type for a port of this host",
 )
@@ -173,19 +168,16 @@ def pfs(view: View) -> tuple[_Pf, ...]:
         rules = (vf_rule_for(view.policy.host, device, p) for p in device.ports)
         rule = next(filter(None, rules), None)
         if rule or adapter.virtual_functions:
-            pf = _Pf(adapter, device, rule)
-            if rule and not adapter.vfs and not no_number(pf):
-                pf = _Pf(adapter, device, rule, rule.count)
-            found.setdefault(adapter.pci.address, pf)
+            possible = rule and not adapter.vfs and not _no_number(adapter, rule)
+            made = rule.count if rule and possible else 0
+            found.setdefault(adapter.pci.address, _Pf(adapter, device, rule, made))
     return tuple(found.values())
 
 
-def no_number(pf: _Pf) -> str:
-    """Return why the number of VFs cannot become the policy's; empty if it can."""
-    rule, adapter = pf.rule, pf.adapter
-    if rule is None or adapter.vfs == rule.count:
-        return ""
-    if pf.is_mlx4:
+def _no_number(adapter: Adapter, rule: VfRule) -> str:
+    """Return why the number of VFs cannot become that of ``rule``; empty if it can."""
+    address = adapter.pci.address
+    if adapter.driver == MLX4:
         return (
             "mlx4 makes VFs only when it is loaded: write module_options: "
             f"{{mlx4_core: {{num_vfs: {rule.count}, probe_vf: {rule.count}}}}}, and "
@@ -194,14 +186,14 @@ def no_number(pf: _Pf) -> str:
     if adapter.max_vfs is None or rule.count > adapter.max_vfs:
         most = adapter.max_vfs or 0
         return (
-            f"its firmware allows {most}: mstconfig -d {pf.address} set SRIOV_EN=1 "
+            f"its firmware allows {most}: mstconfig -d {address} set SRIOV_EN=1 "
             f"NUM_OF_VFS={rule.count}, then power the host off and on"
         )
     if adapter.vfs:
         return (
             f"it has {adapter.vfs}, and the kernel changes that only by removing them "
             "all: revert ours with ovirt-rdma-host revert, others with echo 0 > "
-            f"/sys/bus/pci/devices/{pf.address}/sriov_numvfs"
+            f"/sys/bus/pci/devices/{address}/sriov_numvfs"
         )
     return ""
 
@@ -238,7 +230,7 @@ def _number(view: View, about: About, pf: _Pf) -> Iterator[Outcome]:
     if rule is None or present == rule.count:
         yield about.passes(f"{shown}, as the policy requires" if rule else shown)
         return
-    refused = no_number(pf)
+    refused = _no_number(pf.adapter, rule)
     yield about.fails(f"{shown}, but the policy requires {rule.count}", refused)
     interrupted = view.users.of_new_vfs(pf.address)
     yield about.step(
@@ -488,12 +480,8 @@ def _named(numbers: Collection[int]) -> str:
 
 
 def _rule(rule: str, judge: Callable[[View, About, _Pf], Iterator[Outcome]]) -> Rule:
-    return each(
-        rule,
-        lambda view: ((pf.name, pf) for pf in pfs(view)),
-        judge,
-        "this host has no virtual functions, and the policy wants none",
-    )
+    none = "this host has no virtual functions, and the policy wants none"
+    return each(rule, pfs, judge, none)
 
 
 NUMBER = _rule("VF-01", _number)

@@ -18,13 +18,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from ovirt_rdma.host.collect.statistics import read_statistics
 from ovirt_rdma.host.errors import Problem, Refused
-from ovirt_rdma.host.export import (
-    RDMA,
-    TCP,
-    Export,
-    MountOptions,
-    option_string,
-)
+from ovirt_rdma.host.export import RDMA, TCP, Export, MountOptions, option_string
 from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.policy.model import NfsRule
 from ovirt_rdma.host.system.commands import CommandFailed, NotInstalled

@@ -45,6 +45,7 @@ from ovirt_rdma.host.system.lock import (
     one_run,
 )
 from ovirt_rdma.host.system.safe_file import has_line, read_file
+from ovirt_rdma.host.system.tree import FileTree
 from ovirt_rdma.storage.messages import classify
 
 # Not below /run/ovirt-rdma, which the package removes when it is erased.
@@ -102,7 +103,7 @@ class Scratch:
     ) -> None:
         self._root = root
         self._run = run
-        name = hashlib.sha256(identity.encode()).hexdigest()[:12]
+        name = hashlib.sha256(os.fsencode(identity)).hexdigest()[:12]
         self.name = f"{_SCRATCH}{name}"
         self.mountpoint = under(root, MOUNT)
         self.folder = self.mountpoint / self.name
@@ -582,14 +583,10 @@ def identity(root: str) -> str:
     the hardware: the engine refuses a second host with it. Where there is none, a
     folder that a power cut has left is not known to be ours, and stays.
     """
-    hardware = _text(root, _HARDWARE)
+    tree = FileTree(root)
+    hardware, machine = (
+        (tree.text(path) or "").lower() for path in (_HARDWARE, "/etc/machine-id")
+    )
     if not hardware.strip("0f-"):
         hardware = str(uuid.uuid4())
-    return "\n".join((hardware, _text(root, "/etc/machine-id"), os.uname().nodename))
-
-
-def _text(root: str, path: str) -> str:
-    try:
-        return read_file(under(root, path)).decode("ascii", "replace").strip().lower()
-    except OSError:
-        return ""
+    return "\n".join((hardware, machine, os.uname().nodename))

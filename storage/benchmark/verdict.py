@@ -22,13 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Callable, Optional
 
-from ovirt_rdma.host.export import (
-    DEFAULT_TIMEOUT,
-    RDMA,
-    TCP,
-    nfs_check,
-    transport_of,
-)
+from ovirt_rdma.host.export import DEFAULT_TIMEOUT, RDMA, TCP, nfs_check, transport_of
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.statistics import (
     LOSSES,
@@ -329,9 +323,7 @@ def path_to(facts: Facts, address: str) -> NetworkPath:
         return NetworkPath(address)
     mtu = next((d.mtu for d in facts.netdevs if d.name == route.netdev), None)
     path = NetworkPath(address, route.netdev, mtu)
-    behind = ports_behind(
-        facts.rdma_devices, facts.netdevs, route.netdev, route.source or ""
-    )
+    behind = ports_behind(facts.rdma_devices, facts.netdevs, route)
     if not behind:
         return path
     device, port = behind[0]

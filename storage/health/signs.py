@@ -42,7 +42,6 @@ from pathlib import Path
 from typing import Any, Callable, NoReturn, Optional
 
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.facts.devices import RdmaDevice, RdmaPort
 from ovirt_rdma.host.facts.model import Facts, Route
 from ovirt_rdma.host.paths import PROBES, VDSM_MOUNTS
 from ovirt_rdma.host.system.files import write_atomically
@@ -557,7 +556,12 @@ def signs_of(
         return {}
     routes = {address: reader.route(address) for address in servers}
     facts = read_local(reader, _FIRST_GIDS)
-    if facts.rdma_devices and any(r and not _ports(facts, r) for r in routes.values()):
+    devices = facts.rdma_devices
+    if devices and not all(
+        ports_behind(devices, facts.netdevs, route)
+        for route in routes.values()
+        if route
+    ):
         facts = replace(facts, rdma_devices=reader.rdma_devices())
     with ThreadPoolExecutor(min(_AT_ONCE, len(servers))) as threads:
         found = {
@@ -565,13 +569,6 @@ def signs_of(
             for address, ports in servers.items()
         }
         return {address: one.result() for address, one in found.items()}
-
-
-def _ports(facts: Facts, route: Optional[Route]) -> list[tuple[RdmaDevice, RdmaPort]]:
-    if route is None or not route.netdev or not route.source:
-        return []
-    devices, netdevs = facts.rdma_devices, facts.netdevs
-    return ports_behind(devices, netdevs, route.netdev, route.source)
 
 
 def _signs(
@@ -583,7 +580,7 @@ def _signs(
 ) -> ServerSigns:
     steps = local_steps(facts, route)
     netdev = route.netdev if route else None
-    ports = _ports(facts, route)
+    ports = ports_behind(facts.rdma_devices, facts.netdevs, route)
     down = [
         (device, port)
         for device in facts.rdma_devices

@@ -146,10 +146,9 @@ def links_to(reader: HostReader, addresses: Iterable[str]) -> dict[str, Link]:
     found = {}
     for address in addresses:
         route = reader.route(address)
-        if route is None or not route.netdev or not route.source:
-            continue
-        behind = ports_behind(devices, netdevs, route.netdev, route.source)
-        for device, port in behind[:1]:
+        behind = ports_behind(devices, netdevs, route)
+        if route and route.netdev and behind:
+            device, port = behind[0]
             name = f"{device.name}/{port.number}"
             neighbour = "routed" if route.gateway else None
             found[address] = Link(
@@ -236,33 +235,16 @@ def shares(
     return {}
 
 
-class LinkEvents:
-    """Tells when a netdev has changed: the descriptors ``files`` can be read then.
-    Empty where the kernel gives no such socket.
+def _link_events(stack: contextlib.ExitStack) -> list[socket.socket]:
+    """Return a socket that can be read when a netdev has changed; none where the kernel
+    gives no such socket.
     """
-
-    def __init__(self) -> None:
-        self._socket: Optional[socket.socket] = None
-        with contextlib.suppress(OSError):
-            kind = socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
-            self._socket = socket.socket(socket.AF_NETLINK, kind, socket.NETLINK_ROUTE)
-            self._socket.bind((0, _RTMGRP_LINK))
-
-    def close(self) -> None:
-        """Close the socket."""
-        if self._socket is not None:
-            self._socket.close()
-
-    @property
-    def files(self) -> list[int]:
-        """What to wait for."""
-        return [] if self._socket is None else [self._socket.fileno()]
-
-    def drain(self) -> None:
-        """Forget what has come; what has changed is read from sysfs."""
-        with contextlib.suppress(OSError):
-            while self._socket is not None and self._socket.recv(1 << 16):
-                pass
+    with contextlib.suppress(OSError):
+        kind = socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+        events = socket.socket(socket.AF_NETLINK, kind, socket.NETLINK_ROUTE)
+        stack.enter_context(events).bind((0, _RTMGRP_LINK))
+        return [events]
+    return []
 
 
 class MovePaths(Task):
@@ -319,13 +301,18 @@ class MovePaths(Task):
             return Result(self.off, tuple(left))
         end = self._clock() + RUN_S
         try:
-            with contextlib.closing(LinkEvents()) as events:
+            with contextlib.ExitStack() as stack:
+                events = _link_events(stack)
                 while True:
                     self._look(turn)
                     ends = self._clock() >= end and self._proof is None
-                    if ends or turn.stop.wait(TICK_S, events.files):
+                    if ends or turn.stop.wait(TICK_S, [e.fileno() for e in events]):
                         break
-                    events.drain()
+                    # What has changed is read from sysfs.
+                    for event in events:
+                        with contextlib.suppress(OSError):
+                            while event.recv(1 << 16):
+                                pass
         finally:
             if self._proof is not None:
                 self._proof[1].end()

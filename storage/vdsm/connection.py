@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Optional, Protocol
+from typing import Any, Optional
 
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.export import Export, ExportProblem, MountOptions
@@ -167,15 +167,12 @@ _GIVE_ACCESS = (
 )
 
 
-class PolicyInForce(Protocol):
-    """The source of the policy; never raises."""
-
-    def current(self) -> Policy:
-        """Return the policy in force now."""
-
-
-def connection_class(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> type[Any]:
-    """Make the class to register for ``"nfs"`` in the running ``vdsm``."""
+def connection_class(
+    vdsm: Vdsm, policy: Callable[[], Policy], shared: Shared
+) -> type[Any]:
+    """Make the class to register for ``"nfs"`` in the running ``vdsm``. ``policy``
+    returns the policy in force now, and never raises.
+    """
     stock_class: Any = vdsm.nfs_connection
     reported_error: Any = vdsm.reported_error
 
@@ -201,14 +198,8 @@ def connection_class(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> type[
             version: Optional[str] = None,
             extraOptions: str = "",
         ) -> None:
-            arguments = {
-                "id": id,
-                "export": export,
-                "timeout": timeout,
-                "retrans": retrans,
-                "version": version,
-                "extraOptions": extraOptions,
-            }
+            values = (id, export, timeout, retrans, version, extraOptions)
+            arguments = dict(zip(CONSTRUCTOR, values))
             # The stock constructor first: its errors are those of stock VDSM.
             super().__init__(**arguments)
             self._stock_arguments = arguments
@@ -297,12 +288,12 @@ def _named(
     text: str,
     engine_options: str,
     version: Optional[str],
-    policy: PolicyInForce,
+    policy: Callable[[], Policy],
     shared: Shared,
 ) -> Optional[NamedExport]:
     """Return the export with its rule; None if it is mounted as stock VDSM does."""
     try:
-        in_force = policy.current()
+        in_force = policy()
         if not in_force.nfs.rules:
             return None
         export = Export.parse(text)

@@ -132,14 +132,11 @@ class PathLocks:
 class ConnectRefused(Exception):
     """The export is not mounted; the text has the reason and the fix."""
 
-
-def refused(export: Export, sentence: str, fix: str) -> ConnectRefused:
-    """Return the error that refuses ``export`` for the reason ``sentence``."""
-    return ConnectRefused(f"{export}: {sentence}{hint(fix)}")
+    def __init__(self, export: Export, sentence: str, fix: str) -> None:
+        super().__init__(f"{export}: {sentence}{_hint(fix)}")
 
 
-def hint(fix: str) -> str:
-    """Return ``fix`` as the end of a sentence; empty if there is none."""
+def _hint(fix: str) -> str:
     return f"; fix: {fix}" if fix else ""
 
 
@@ -326,7 +323,7 @@ class NamedExport:
                 tries,
             )
         except StillRunning:
-            raise refused(
+            raise ConnectRefused(
                 self.export,
                 "another call for this export is still running after "
                 f"{shared.wait_for_other_s:g} s",
@@ -360,7 +357,7 @@ class NamedExport:
         for note in choice.notes:
             log.info("%s: %s", self.export, note)
         if choice.first is None:
-            raise refused(self.export, choice.reason, choice.fix)
+            raise ConnectRefused(self.export, choice.reason, choice.fix)
         self._mount(stock, server, choice, choice.first)
 
     def _choose(self, server: ServerReadiness) -> Choice:
@@ -448,7 +445,7 @@ class NamedExport:
                 "%s: FALLING BACK TO TCP, this mount is degraded: %s%s",
                 self.export,
                 choice.reason,
-                hint(choice.fix),
+                _hint(choice.fix),
             )
         else:
             log.info("%s: %s: %s", self.export, attempt.transport, choice.reason)
@@ -469,7 +466,7 @@ class NamedExport:
             found = Failure(now, until, failure.meaning, failure.fix)
             self._shared.failures[self._failure_key] = found
         if choice.fallback is None or failure.about_export:
-            raise refused(self.export, reason, failure.fix)
+            raise ConnectRefused(self.export, reason, failure.fix)
         self._fall_back(stock, server, reason, failure.fix)
 
     def _fall_back(
@@ -480,7 +477,7 @@ class NamedExport:
         second = Choice(attempt, None, reason, degraded_by=reason, fix=fix)
         second = self._unless_tcp_is_dead(second, server)
         if second.first is None:
-            raise refused(self.export, second.reason, second.fix)
+            raise ConnectRefused(self.export, second.reason, second.fix)
         self._mount(stock, server, second, second.first)
 
     def _verify(
@@ -535,7 +532,7 @@ class NamedExport:
         transport = seen.proof.transport if seen else None
         if stock.local_path in self._shared.not_unmounted:
             if self.rule.transport == REQUIRE_RDMA and transport != RDMA:
-                raise refused(
+                raise ConnectRefused(
                     self.export,
                     "an earlier mount could not be unmounted and still exists",
                     f"umount -f -l {shlex.quote(stock.local_path)}",
@@ -635,5 +632,5 @@ class NamedExport:
         except Exception as error:
             self._shared.not_unmounted.add(stock.local_path)
             sentence += f"; unmounting it again failed ({error})"
-            raise refused(self.export, sentence, fix) from error
-        raise refused(self.export, f"{sentence}; unmounted again", fix)
+            raise ConnectRefused(self.export, sentence, fix) from error
+        raise ConnectRefused(self.export, f"{sentence}; unmounted again", fix)

@@ -25,7 +25,6 @@ from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.storage.mounts import DegradedMarks
 from ovirt_rdma.storage.readiness import ProbeContext, RecentAnswers
 from ovirt_rdma.storage.vdsm.connection import (
-    PolicyInForce,
     UnknownShape,
     Vdsm,
     connection_class,
@@ -40,10 +39,6 @@ _SAMPLES = ((None, ""), ("3", "lock"), ("4.2", "rdma,port=20049"))
 _MARK = f"mode: {MODE_VDSMD}".encode()
 
 
-class LaunchRefused(Problem):
-    """VDSM must run without the connection class."""
-
-
 @dataclass(frozen=True)
 class Prepared:
     """VDSM's main function, sentences for syslog, and the version of our class."""
@@ -53,15 +48,10 @@ class Prepared:
     version: str = __version__
 
 
-class _NoRules:
-    def current(self) -> Policy:
-        return Policy()
-
-
 def prepare(root: str = "/") -> Prepared:
     """Install the class; the launcher logs the remarks and calls VDSM's main().
 
-    Raises LaunchRefused if the add-on is not enabled, UnknownShape if VDSM is not
+    Raises Problem if the add-on is not enabled, UnknownShape if VDSM is not
     supported, and every error of an import.
     """
     _check_enabled(under(root, ENABLED))
@@ -70,7 +60,7 @@ def prepare(root: str = "/") -> Prepared:
     marks = DegradedMarks(under(root, DEGRADED_JSON))
     around = ProbeContext(HostReader(root), RecentAnswers(), time.sleep)
     shared = Shared(around, marks=marks)
-    install(vdsm, PolicySource(under(root, POLICY_JSON)), shared)
+    install(vdsm, PolicySource(under(root, POLICY_JSON)).current, shared)
     remarks = [f"NFS connections are made by ovirt-rdma {__version__}"]
     # That is no reason to run stock VDSM: the copy of the policy is used, and without
     # rules our class behaves as stock VDSM and follows the next `policy load`.
@@ -86,22 +76,22 @@ def _check_enabled(marker: Path) -> None:
     except FileNotFoundError:
         lines = []
     if _MARK not in lines:
-        raise LaunchRefused(
+        raise Problem(
             "enablement-mode-missing",
             f"{ENABLED} does not enable mode vdsmd",
             "run ovirt-rdma-host enable, or disable",
         )
 
 
-def install(vdsm: Vdsm, policy: PolicyInForce, shared: Shared) -> None:
+def install(vdsm: Vdsm, policy: Callable[[], Policy], shared: Shared) -> None:
     """Register the connection class for NFS in ``vdsm``, after a test.
 
     Raises UnknownShape if an export without a rule would not be mounted as stock VDSM
     does.
     """
-    _check_stock_stays_stock(vdsm, connection_class(vdsm, _NoRules(), shared))
-    ours = connection_class(vdsm, policy, shared)
-    vdsm.connection_types["nfs"] = ours
+    # The policy without rules.
+    _check_stock_stays_stock(vdsm, connection_class(vdsm, Policy, shared))
+    vdsm.connection_types["nfs"] = connection_class(vdsm, policy, shared)
 
 
 def _check_stock_stays_stock(vdsm: Vdsm, ours: Any) -> None:

@@ -215,7 +215,7 @@ WITHOUT_ROW = {
     "virtual functions: tests/lab/test_virtual_functions_lab.py": [
         *fixed("engine_sdk_tools/fleet/check.py:with_shared_guids", APPLY),
         *fixed("host/rules/virtual_functions.py:_outcomes", APPLY),
-        *fixed("host/rules/virtual_functions.py:no_number", REVERT),
+        *fixed("host/rules/virtual_functions.py:_no_number", REVERT),
     ],
     "between two looks of one run: tests/host/changes/test_runs.py": [
         *fixed("host/changes/run.py:_check", PLAN),

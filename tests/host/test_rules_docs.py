@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_rdma.cli.host.check import read_page
+from ovirt_rdma.cli.host.check import read_page, rule_of
 from ovirt_rdma.host.rules import registry
-from ovirt_rdma.host.rules.registry import rule_by_id
 
 RULES = (*registry.RULES, *registry.SERVER_RULES)
 
@@ -56,4 +55,4 @@ def test_each_page_has_whole_sentences(rule):
             assert text == " ".join(text.split())
     assert page.sources
     assert not any(source.endswith(".") for source in page.sources)
-    assert rule_by_id(rule.id.lower()) is rule
+    assert rule_of(rule.id.lower()) is rule

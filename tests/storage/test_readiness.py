@@ -227,7 +227,8 @@ def test_the_port_that_owns_the_address(name, netdev, port):
     assert seen["route"] == (READY, f"{NAS} by {netdev} from {SOURCE}")
     assert seen["port"] == (READY, f"{port} is ACTIVE and owns {SOURCE}")
     assert readiness.verdict == READY
-    (other,) = ports_behind(facts.rdma_devices, facts.netdevs, "eth0", "10.99.0.2")
+    local = model.Route("10.99.0.2", "eth0", "10.99.0.2")
+    (other,) = ports_behind(facts.rdma_devices, facts.netdevs, local)
     assert other[0].name == "rxe0"
 
 

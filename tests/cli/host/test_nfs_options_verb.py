@@ -253,7 +253,7 @@ def test_vdsm_passes_exactly_that_to_mount(
 
         policy = load_policy_file(path).policy
         shared = Shared(around)
-        install(load(), InForce(policy), shared)
+        install(load(), lambda: policy, shared)
         kernel.addresses["nas"] = "10.0.0.1"
         for each in ("10.0.0.1", "fd00::1", "nas"):
             kernel.fail(each)  # so that the fallback is tried too
@@ -269,11 +269,3 @@ def test_vdsm_passes_exactly_that_to_mount(
         expected = [said["options"], said["fallback"]]
         assert passed == [string for string in expected if string is not None]
         assert code == (3 if not passed else 0)
-
-
-class InForce:
-    def __init__(self, policy):
-        self.policy = policy
-
-    def current(self):
-        return self.policy

@@ -197,6 +197,11 @@ def test_a_path_by_another_netdev_has_no_port():
     assert path_to(facts, "10.0.0.1").device is None
 
 
+def test_a_route_without_a_source_has_no_port():
+    facts = replace(_roce(), routes=(Route("10.0.0.1", "ens1f0"),))
+    assert path_to(facts, "10.0.0.1") == NetworkPath("10.0.0.1", "ens1f0", 1500)
+
+
 def test_without_a_route_only_the_address_is_known():
     assert path_to(_roce(), "10.9.9.9") == NetworkPath("10.9.9.9")
 

@@ -74,7 +74,7 @@ class Site:
         )
         registry = self.vdsm.storage_server.ConnectionFactory.registeredConnectionTypes
         registry["nfs"] = self.stock
-        install(load(), self, self.shared)
+        install(load(), self.current, self.shared)
 
     def current(self) -> Policy:
         return self.policy
