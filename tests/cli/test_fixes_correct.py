@@ -227,7 +227,7 @@ WITHOUT_ROW = {
     ],
     "the hosts of the engine's double do not carry out plans: tests/engine": [
         *fixed(
-            "cli/engine/prepare.py:show_result",
+            "cli/engine/hosts.py:show_result",
             "ovirt-rdma hosts prepare 1 --by reinstall",
         ),
         *fixed("engine_sdk_tools/conversion/next_step.py:_somebody_elses", LOAD),
