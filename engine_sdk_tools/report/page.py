@@ -5,20 +5,17 @@ fabric and the bars of benchmarks, which the templates draw. Pure.
 Nothing on it is loaded from elsewhere, and it can be read without scripts; the one that
 it has filters tables. Every text may come from a hostile host: Jinja2 escapes each
 value, :func:`printable` replaces what is invisible or changes the direction of text,
-and no address, style or script is made from a value. The page's Content-Security-Policy
-allows only its own style sheet and script, by their digests, so a browser would refuse
-what nevertheless got in.
+and no address, style or script is made from a value. Besides, its Content-Security-
+Policy allows only its own style sheet and script, by their digests.
 
 Lengths are SVG user units, 1 of which is 1 CSS pixel. The widths of texts are
-estimated, because only a browser knows them: a character has 7 units at 13 px, a bold
-one 8.
+estimated: a character has 7 units at 13 px, a bold one 8.
 
 From left to right: groups of equal hosts with their devices and ports, the switches
 that the ports are cabled to, the networks that the ports are on, and the NFS servers
-with their domains. If no switch is known, lines lead from hosts to networks; otherwise
-all lead through the column of switches, so that none passes behind a switch. A switch
-is one by its id. What a port is cabled to is the other end's own word (host/facts,
-Neighbour), so two that claim the same id are one here.
+with their domains. If a switch is known, all lines lead through the column of switches,
+so that none passes behind one. A switch is one by its id, the other end's own word
+(host/facts, Neighbour): two that claim the same id are one here.
 """
 
 from __future__ import annotations
@@ -46,6 +43,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     Cell,
     Matrix,
     OnHost,
+    counted,
     group_by_sentence,
     key_of,
     natural,
@@ -61,7 +59,6 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
     Port,
     Report,
     ReportHost,
-    counted,
     groups_of,
     in_order,
     neighbour_text,
@@ -614,9 +611,7 @@ def _clusters(
 
 
 def _devices(report: Report) -> list[tuple[str, ...]]:
-    """Return the devices of each group of equal hosts: hosts, device, firmware, ports,
-    and networks.
-    """
+    """Return hosts, device, firmware, ports and networks of each group."""
     rows: list[tuple[str, ...]] = []
     for group in groups_of(report):
         for hosts in zip(group.hosts) if group.others else (group.hosts,):
@@ -639,9 +634,7 @@ def _devices(report: Report) -> list[tuple[str, ...]]:
 
 
 def _cables(report: Report) -> tuple[list[Any], set[str]]:
-    """Return the rows of cables whose other end is known, those of a switch together;
-    and the hosts with an active port whose cable is unknown.
-    """
+    """Return the rows of known cables, by switch, and the hosts with unknown ones."""
     rows, unknown = [], set()
     for host in report.hosts:
         for device, port, its in host.cables:
@@ -657,9 +650,7 @@ def _cables(report: Report) -> tuple[list[Any], set[str]]:
 
 
 def _plans(report: Report) -> list[tuple[tuple[PlanStep, ...], list[str]]]:
-    """Return the plans that have steps, each once with its hosts; that of the most
-    hosts first.
-    """
+    """Return the plans with their hosts, that of the most hosts first."""
     plans: dict[tuple[PlanStep, ...], list[str]] = {}
     for host in report.hosts:
         if host.steps:
