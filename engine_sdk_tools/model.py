@@ -82,6 +82,16 @@ def check(sentences: Sequence[str], fix: str = "") -> None:
 # (StorageType.isFileDomain in the engine).
 FILE_TYPES = ("nfs", "posixfs", "glusterfs", "localfs")
 
+# The API's name of each NFS version. Not auto: VDSM would use the options of vdsm.conf,
+# and nolock.
+NFS_VERSIONS = {"3": "v3", "4": "v4", "4.0": "v4_0", "4.1": "v4_1", "4.2": "v4_2"}
+
+
+def nfs_text(word: str) -> str:
+    """Return an NFS version of the engine's API, ``v4_2``, for people: ``4.2``."""
+    return next((text for text, name in NFS_VERSIONS.items() if name == word), word)
+
+
 # What the statuses of a host mean (VDSStatus.java:6-22): it works; somebody lets it
 # rest; it comes to another status by itself; the engine installs it, or has not yet; it
 # answers, but lacks something; it is out of reach, or an installation has failed.

@@ -62,7 +62,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.plan import (
     sentence,
 )
 from ovirt_rdma.engine_sdk_tools.domains.create import (
-    NFS_VERSIONS,
     DomainMade,
     DomainPlan,
     DomainRequest,
@@ -75,11 +74,13 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import (
     verifiable,
 )
 from ovirt_rdma.engine_sdk_tools.model import (
+    NFS_VERSIONS,
     Domain,
     OnHost,
     data_center_named,
     domain_status,
     group_by_sentence,
+    nfs_text,
     status_label,
 )
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
@@ -287,7 +288,7 @@ def _cells(domain: dict[str, Any]) -> list[str]:
         kind,
         status_label(domain["status"]),
         domain["export"] or "-",
-        version.lstrip("v").replace("_", "."),
+        nfs_text(version),
         domain["engine_asks"] or "-",
     ]
 

@@ -259,23 +259,11 @@ PROGRAM = "ovirt-rdma"
 EXIT_CODES = tuple(ExitCode)
 
 _DOMAIN: Table = (
-    (
-        "list",
-        "list the file storage domains",
-        "engine.domains.ListDomains",
-    ),
+    ("list", "list the file storage domains", "engine.domains.ListDomains"),
     ("create", "create an NFS domain, by default over RDMA", "engine.domains.Create"),
-    (
-        "convert",
-        "convert a domain to RDMA, or back to TCP",
-        "engine.domains.Convert",
-    ),
+    ("convert", "convert a domain to RDMA, or back to TCP", "engine.domains.Convert"),
     ("revert", "undo a conversion, complete or incomplete", "engine.domains.Revert"),
-    (
-        "heal",
-        "remount domains on hosts that fell back to TCP",
-        "engine.domains.Heal",
-    ),
+    ("heal", "remount domains on hosts that fell back to TCP", "engine.domains.Heal"),
     (
         "verify",
         "verify the transport of each domain on each host",

@@ -224,9 +224,7 @@ class Progress(Notes):
 def ask_hosts(
     hosts: Sequence[Host], access: Optional[HostAccess], output: Output
 ) -> Iterator[tuple[Host, HostReport]]:
-    """Yield each host with its report, or an empty one, and show how many have
-    answered.
-    """
+    """Yield each host with its report, or an empty one; show how many answered."""
     if access is None:
         for host in hosts:
             yield host, no_report(host)
@@ -275,9 +273,7 @@ def rdma_engine(
 
 
 def own_policy(file: Optional[str]) -> Optional[tuple[PolicyFile, Path]]:
-    """Return the policy in ``file``, or this machine's; None without. Raises
-    PolicyProblem.
-    """
+    """Return the policy of ``file`` or this machine. Raises PolicyProblem."""
     if file is not None:
         path = Path(file)
         return load_policy_file(path, alone=True), path
@@ -396,9 +392,7 @@ class Approver:
 
 @contextmanager
 def changing(args: Any, context: Context) -> Iterator[RdmaEngine]:
-    """Yield the engine with progress here, and its jobs there, unless --no-job is
-    given.
-    """
+    """Yield the engine with progress here, and jobs there unless --no-job is given."""
     with open_session(args, context.output) as session:
         session.listener = progress(context)
         try:

@@ -329,9 +329,7 @@ class Call:
 
 @dataclass(frozen=True)
 class WireForm:
-    """An HTTP request below /ovirt-engine/api, ``body`` as XML. Session adds a query
-    parameter.
-    """
+    """An HTTP request below /ovirt-engine/api; ``body`` is XML, "" for none."""
 
     method: str
     path: str

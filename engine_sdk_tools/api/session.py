@@ -398,9 +398,7 @@ class Session:
         self.listener.note(f"{problem.one_line}; retrying for up to {limit_s:.0f} s")
 
     def _ask(self, asked: Union[Read, Call], limit_s: float) -> Any:
-        """Send ``asked`` once; return the SDK's result. Raises EngineProblem, also once
-        closed.
-        """
+        """Send ``asked`` once; return the SDK's result. Raises EngineProblem."""
         if not _PATH.fullmatch(asked.path):
             what = f"the engine {self.where} has sent an invalid id: {asked.path!a}"
             # Not BROKEN: it was not sent, so nothing was changed.

@@ -609,10 +609,7 @@ class RdmaEngine:
 
     @contextmanager
     def _paused(
-        self,
-        lock: DataCenterLock,
-        lines: Callable[[], Sequence[str]],
-        title: str = "",
+        self, lock: DataCenterLock, lines: Callable[[], Sequence[str]], title: str = ""
     ) -> Iterator[Listener]:
         """Yield the listener of a run with the job of its lock. After an interrupt,
         ``lines`` say how to resume it, and the job stays open, so that no other run

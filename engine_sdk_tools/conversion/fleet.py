@@ -72,9 +72,7 @@ UP = "up"
 
 @dataclass(frozen=True)
 class Observation:
-    """One host's condensed report: ``transports`` by mounted export; ``problem``: why
-    it is none.
-    """
+    """One host's report: ``transports`` by mounted export; ``problem``: why none."""
 
     policy: PolicyFiles = NO_FILES
     digest: Optional[str] = None
@@ -137,9 +135,7 @@ class Snapshot:
         return replace(self, observations={**self.observations, name: observed})
 
     def changed(self, kind: str, id: str, **changes: Any) -> Snapshot:
-        """Return the snapshot with fields changed of one of the engine's ``kind``
-        (``hosts``, ...).
-        """
+        """Return the snapshot with fields of one of the engine's ``kind`` changed."""
         every = getattr(self.engine, kind)
         now = tuple(replace(one, **changes) if one.id == id else one for one in every)
         engine: dict[str, Any] = {kind: now}

@@ -587,8 +587,8 @@ def domain_offenders(
     options: str,
     users: Sequence[str],
 ) -> Iterator[Sentence]:
-    """Yield objections to the domain's status, its ``users`` (running virtual machines)
-    and its new mount ``options``.
+    """Yield objections to the domain's status, its running ``users``, and new
+    ``options``.
     """
     status, wrong = domain.status, ""
     if request.rolling and status != "active":

@@ -213,12 +213,6 @@ def set_row(domain: DomainRecord, options: str, *, force: bool) -> RunStep:
     return RunStep(Kind.CALL, domain.name, doing, call, of_domain=True, options=options)
 
 
-def begin_upgrade(cluster: Cluster) -> RunStep:
-    """Set the flag of a cluster, as oVirt's role cluster_upgrade does."""
-    call = _upgrade_call(cluster, types.ClusterUpgradeAction.START)
-    return RunStep(Kind.BEGIN_UPGRADE, cluster.name, call.doing, call, of_domain=True)
-
-
 def upgrades_to_end(clusters: Iterable[Cluster], data_center: str) -> list[Call]:
     """Return the requests that clear our flags of clusters, not those of others."""
     return [
@@ -712,7 +706,9 @@ def _upgrade_step(now: Snapshot, step: RunStep) -> Optional[RunStep]:
         if cluster.name in now.unmarked:
             continue
         if not cluster.upgrade_in_progress:
-            return begin_upgrade(cluster)
+            call = _upgrade_call(cluster, types.ClusterUpgradeAction.START)
+            kind, name = Kind.BEGIN_UPGRADE, cluster.name
+            return RunStep(kind, name, call.doing, call, of_domain=True)
         if not now.state.undoes:
             return fail(now.state.domains[0], upgrade_running(cluster))
     return None

@@ -535,9 +535,7 @@ def check_resumable(
 def refuse_other_runs(
     states: Sequence[ConversionState], own: Optional[ConversionState]
 ) -> None:
-    """Raise Refused if another run than ``own`` is incomplete, with hosts in
-    maintenance perhaps.
-    """
+    """Raise Refused if another run is incomplete: its hosts may be in maintenance."""
     for state in states:
         same = own is not None and (
             (state.kind, state.domains[0].id) == (own.kind, own.domains[0].id)

@@ -39,11 +39,7 @@ from ovirt_rdma.engine_sdk_tools.api.session import (
     newest_event,
     reasons,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
-    Observation,
-    Snapshot,
-    observe,
-)
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import Observation, Snapshot, observe
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     HEAL,
@@ -64,11 +60,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     next_step,
     upgrades_to_end,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.report import (
-    HostAccess,
-    Pushed,
-    digest_of,
-)
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, Pushed, digest_of
 from ovirt_rdma.engine_sdk_tools.job import OtherRun
 from ovirt_rdma.engine_sdk_tools.model import (
     BROKEN,
@@ -79,11 +71,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     host_is,
     status_words,
 )
-from ovirt_rdma.engine_sdk_tools.reader import (
-    cluster_of,
-    read_engine,
-    with_hosts_now,
-)
+from ovirt_rdma.engine_sdk_tools.reader import cluster_of, read_engine, with_hosts_now
 from ovirt_rdma.host.errors import Problem
 
 # Progress reports per step, with the waits and reports after it, if it is successful.

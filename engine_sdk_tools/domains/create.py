@@ -57,6 +57,7 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import (
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, reports_of
 from ovirt_rdma.engine_sdk_tools.job import Undo, made, undo
 from ovirt_rdma.engine_sdk_tools.model import (
+    NFS_VERSIONS,
     DataCenter,
     Domain,
     Engine,
@@ -98,13 +99,9 @@ _IN_NAMES = re.compile("[0-9A-Za-z_-]")
 _LABEL = "(?!-)[A-Za-z0-9-]{1,63}(?<!-)"
 _BYTE = r"(?:25[0-5]|2[0-4]\d|[01]\d\d|\d?\d)"
 _SERVER = re.compile(
-    rf"(?:{_BYTE}\.){{3}}{_BYTE}|{_LABEL}|(?:{_LABEL}\.)+[A-Za-z0-9]{{2,63}}",
-    re.ASCII,
+    rf"(?:{_BYTE}\.){{3}}{_BYTE}|{_LABEL}|(?:{_LABEL}\.)+[A-Za-z0-9]{{2,63}}", re.ASCII
 )
 _PATH = re.compile(r"/(?:(?:.*?[/\\])?[^./|^\\]+(?:\.[^\\]*)?/?)?")
-# The API's name of each version. Not auto: VDSM would use the options of vdsm.conf, and
-# nolock.
-NFS_VERSIONS = {"3": "v3", "4": "v4", "4.0": "v4_0", "4.1": "v4_1", "4.2": "v4_2"}
 
 
 def read_export(text: str) -> tuple[Optional[Export], list[Sentence]]:
@@ -494,10 +491,7 @@ def plan_domain_create(
 
 
 def _creating_host(
-    name: Optional[str],
-    hosts: Sequence[Host],
-    up: Sequence[Host],
-    center: DataCenter,
+    name: Optional[str], hosts: Sequence[Host], up: Sequence[Host], center: DataCenter
 ) -> tuple[Optional[Host], list[Sentence]]:
     """Return the host that creates the domain, or why there is none."""
     if name is not None:
@@ -636,10 +630,7 @@ class DomainMade:
 
 
 def create_domain(
-    session: Session,
-    access: Optional[HostAccess],
-    plan: DomainPlan,
-    listener: Listener,
+    session: Session, access: Optional[HostAccess], plan: DomainPlan, listener: Listener
 ) -> DomainMade:
     """Carry out ``plan``; prove the transport with ``access``. Raises Problem if a part
     failed, after the rollback, with what could not be rolled back.
@@ -714,9 +705,7 @@ class _Run:
         self.made_domain = True
 
     def activate(self) -> None:
-        """Attach the domain, and wait until it is active. Raises EngineProblem if that
-        has failed.
-        """
+        """Attach the domain, and wait until it is active. Raises EngineProblem."""
         plan, session = self.plan, self.session
         # An engine that has answered has tried to activate the domain too.
         answered = False

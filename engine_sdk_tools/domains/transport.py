@@ -51,6 +51,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     data_center_named,
     domain_named,
     listed,
+    nfs_text,
     status_words,
 )
 from ovirt_rdma.host.collect.storage import MOUNTINFO
@@ -89,9 +90,7 @@ class Requested:
 
 
 def nfs_export(connection: Optional[StorageConnection]) -> Optional[Export]:
-    """Return the NFS export of a connection, PosixFS on NFS too; None if it is not NFS,
-    or not valid.
-    """
+    """Return a valid NFS export of a connection, also by PosixFS; else None."""
     if connection is None or connection.address is None or connection.path is None:
         return None
     posix_nfs = connection.type == "posixfs" and connection.vfs_type in ("nfs", "nfs4")
@@ -104,9 +103,7 @@ def nfs_export(connection: Optional[StorageConnection]) -> Optional[Export]:
 
 
 def export_at(address: Optional[str], path: str) -> Export:
-    """Return the export at an address, IPv6 with or without brackets. Raises
-    ExportProblem.
-    """
+    """Return the export; IPv6 with or without brackets. Raises ExportProblem."""
     server = address or ""
     if server.count(":") > 1 and not server.startswith("["):
         server = f"[{server}]"
@@ -279,9 +276,7 @@ def matrix_of(
 
 
 def verify(
-    engine: Engine,
-    asked: Iterable[tuple[Host, HostReport]],
-    domains: Sequence[Domain],
+    engine: Engine, asked: Iterable[tuple[Host, HostReport]], domains: Sequence[Domain]
 ) -> Matrix:
     """Return the proof per host and domain; of each report only the result is kept."""
     rows = [(host, row_of(engine, host, report, domains)) for host, report in asked]
@@ -365,10 +360,7 @@ def _not_mounted(host: Host, domain: Domain, asked: Requested) -> Cell:
 
 
 def _mounted(
-    domain: Domain,
-    asked: Requested,
-    proof: Proof,
-    review: Optional[MountReview],
+    domain: Domain, asked: Requested, proof: Proof, review: Optional[MountReview]
 ) -> Cell:
     runs = f"{domain.name} runs over {proof.transport} ({proof})"
     if proof.transport is None:
@@ -544,9 +536,6 @@ def _not_ready(host: Host, facts: Facts, export: Export) -> Iterator[Sentence]:
 
 # Find domains that share a connection of the kernel, and so the transport.
 
-# By the API's names; for any other name, host and server negotiate the version.
-_VERSIONS = {"v3": "3", "v4_0": "4.0", "v4_1": "4.1", "v4_2": "4.2"}
-
 
 def sharing(
     row: StorageConnection,
@@ -624,8 +613,11 @@ def _on(
     if export is None or report is None or report.facts is None:
         return None
     addresses = server_addresses(report.facts, export)
+    version: Optional[str] = nfs_text(row.nfs_version or "")
+    if row.nfs_version not in ("v3", "v4_0", "v4_1", "v4_2"):
+        version = None  # host and server negotiate it
     mounts = report.facts.nfs_mounts
-    return conflicting_mounts(mounts, export, addresses, _version(row), transport)
+    return conflicting_mounts(mounts, export, addresses, version, transport)
 
 
 def _asked(domain: Domain, report: Optional[HostReport]) -> Optional[str]:
@@ -635,7 +627,3 @@ def _asked(domain: Domain, report: Optional[HostReport]) -> Optional[str]:
         return None
     asked = requested_transport(row, policy_of(report)).transport if report else None
     return asked or connection_transport(row)
-
-
-def _version(row: Optional[StorageConnection]) -> Optional[str]:
-    return _VERSIONS.get((row.nfs_version if row else None) or "")

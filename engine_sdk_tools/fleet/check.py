@@ -198,9 +198,7 @@ def status_cell(host: Host) -> Cell:
 
 
 def package_cell(report: HostReport) -> Cell:
-    """Return whether all files of the add-on exist, in our version; ``rpm -V`` shows
-    edits.
-    """
+    """Return whether all files exist, in our version; ``rpm -V`` shows edits."""
     files = status_part(report.status, "package")
     if not files:
         return not_reported(report)

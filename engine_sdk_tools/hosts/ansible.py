@@ -124,9 +124,7 @@ def known_hosts_text(hosts: Mapping[str, Host]) -> str:
 
 
 def read_key(text: Optional[str]) -> Optional[HostKey]:
-    """Return the key in the engine's text (type, base64, comment); None if it is none
-    that hosts use.
-    """
+    """Return the key in the engine's text; None for none of a type that hosts use."""
     parts = (text or "").split()
     if len(parts) < 2 or not _KEY_TYPE.fullmatch(parts[0]):
         return None
@@ -405,7 +403,7 @@ def with_outcome(before: Prepared, outcome: HostOutcome) -> Prepared:
 
 
 def policy_proven(text: str) -> Optional[str]:
-    """Return the digest in the name of the role's last task; None: another name."""
+    """Return the digest in the name of the role's last task, or ""; None: not that."""
     match = _PROOF.fullmatch(text)
     return match[1] if match else None
 
@@ -737,9 +735,7 @@ class AnsibleHosts:
     def prepare(
         self, hosts: Sequence[Host], variables: Mapping[str, Any]
     ) -> dict[str, Prepared]:
-        """Run the role with ``variables`` on each host; return the results by the
-        engine's name.
-        """
+        """Run the role with ``variables`` on each host; return the results by name."""
         so_far: dict[str, Prepared] = {}
 
         def read(host: Host, outcome: HostOutcome) -> Union[Prepared, Failure, None]:

@@ -408,9 +408,7 @@ class AttachPlan:
 
 
 def plan_network_attach(
-    engine: Engine,
-    reports: Mapping[str, HostReport],
-    request: AttachRequest,
+    engine: Engine, reports: Mapping[str, HostReport], request: AttachRequest
 ) -> AttachPlan:
     """Return the plan for ``request``; ``engine`` has networks, NICs and attachments.
     Raises Problem for unknown names, ChecksFailed with the refusals of all hosts.

@@ -26,11 +26,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     listed,
     pick,
 )
-from ovirt_rdma.engine_sdk_tools.networks.nics import (
-    NetdevMtu,
-    NicMatch,
-    ipoib_mtus,
-)
+from ovirt_rdma.engine_sdk_tools.networks.nics import NetdevMtu, NicMatch, ipoib_mtus
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.facts.infiniband import CONNECTED_MTU
 from ovirt_rdma.host.facts.uses import interfaces_of

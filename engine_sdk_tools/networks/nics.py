@@ -46,12 +46,7 @@ from ovirt_rdma.host.policy.texts import glob_mistake
 from ovirt_rdma.host.policy.yaml_source import read_yaml
 from ovirt_rdma.host.rules.base import Interface as PolicyInterface
 from ovirt_rdma.host.rules.base import View
-from ovirt_rdma.host.rules.ipoib import (
-    MTU,
-    may_be_group_mtu,
-    mtu_limit,
-    settings_of,
-)
+from ovirt_rdma.host.rules.ipoib import MTU, may_be_group_mtu, mtu_limit, settings_of
 
 IpAddress = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 Address = Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]

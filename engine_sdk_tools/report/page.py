@@ -47,6 +47,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     group_by_sentence,
     key_of,
     natural,
+    nfs_text,
     sentences_of,
     worst_of,
 )
@@ -69,11 +70,7 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
 from ovirt_rdma.host.export import RDMA, TCP
 from ovirt_rdma.host.facts.devices import SWITCH, Neighbour
 from ovirt_rdma.host.system.text import printable
-from ovirt_rdma.storage.benchmark.model import (
-    SEQUENTIAL_READ,
-    SEQUENTIAL_WRITE,
-    Spread,
-)
+from ovirt_rdma.storage.benchmark.model import SEQUENTIAL_READ, SEQUENTIAL_WRITE, Spread
 from ovirt_rdma.storage.benchmark.verdict import mb
 
 _LINE, _PAD, _GAP, _HEADING, _BETWEEN = 19, 9, 16, 30, 60
@@ -451,12 +448,6 @@ def _time(text: str) -> str:
     """Return an ISO 8601 time in UTC for people; another text unchanged."""
     digits = r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2})[0-9:.]*Z"
     return re.sub(rf"\A{digits}\Z", r"\1 \2 UTC", text)
-
-
-def nfs_text(word: str) -> str:
-    """Return an NFS version of the engine's API, ``v4_2``, for people: ``4.2``."""
-    version = re.fullmatch(r"v([0-9])(?:_([0-9]))?", word)
-    return ".".join(filter(None, version.groups())) if version else word
 
 
 _ENVIRONMENT = Environment(

@@ -15,7 +15,7 @@ import json
 import shlex
 from typing import Any, Optional
 
-from ovirt_rdma.engine_sdk_tools.model import ATTENTION, Cell, natural
+from ovirt_rdma.engine_sdk_tools.model import ATTENTION, Cell, natural, nfs_text
 from ovirt_rdma.engine_sdk_tools.report.model import (
     Report,
     ReportDomain,
@@ -25,7 +25,6 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
 from ovirt_rdma.engine_sdk_tools.report.page import (
     MOST_SHOWN,
     Problem,
-    nfs_text,
     problems_of,
 )
 from ovirt_rdma.host.errors import Problem as Refusal
