@@ -703,11 +703,14 @@ def group_by_sentence(sentences: Iterable[OnHost]) -> list[OnHosts]:
     for (verdict, sentence, _), hosts in groups.items():
         first = next(iter(hosts.values()))
         text = first.sentence if len(hosts) == 1 else sentence
-        own = rf"--hosts {re.escape(shlex.quote(first.host))}(?![\w.-])"
-        together = f"--hosts {shlex.quote(','.join(hosts))}"
-        fix = re.sub(own, lambda _, new=together: new, first.fix)
-        grouped.append(OnHosts(tuple(hosts), text, fix, verdict))
+        grouped.append(OnHosts(tuple(hosts), text, _for_all(first, hosts), verdict))
     return grouped
+
+
+def _for_all(first: OnHost, names: Iterable[str]) -> str:
+    own = rf"--hosts {re.escape(shlex.quote(first.host))}(?![\w.-])"
+    together = f"--hosts {shlex.quote(','.join(names))}"
+    return re.sub(own, lambda _: together, first.fix)
 
 
 def key_of(on_host: OnHost) -> tuple[str, str, str]:

@@ -34,8 +34,7 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
     row_of,
     verdict_text,
 )
-from ovirt_rdma.engine_sdk_tools.report.page import html_of
-from ovirt_rdma.engine_sdk_tools.report.portal import portal_file
+from ovirt_rdma.engine_sdk_tools.report.page import html_of, portal_file
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.system.files import write_atomically

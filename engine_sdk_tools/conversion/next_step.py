@@ -748,8 +748,9 @@ def _after(now: Snapshot, step: RunStep) -> Snapshot:
             now = now.seen(asked, _expected(now, asked))
         return now
     if kind == Kind.PUSH:
-        new = {"policy": step.policy, "digest": digest_of(step.policy), "problem": ""}
-        return now.seen(name, replace(_expected(now, name), **new))
+        old, digest = _expected(now, name), digest_of(step.policy)
+        new = replace(old, policy=step.policy, digest=digest, problem="")
+        return now.seen(name, new)
     if kind == Kind.BEGIN_UPGRADE:
         cluster = next(c for c in now.engine.clusters if c.name == name)
         changes = {"upgrade_correlation_id": cluster.our_upgrade}

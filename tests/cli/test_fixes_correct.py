@@ -234,7 +234,7 @@ WITHOUT_ROW = {
     ],
     "to copy in the portal, where nothing has to be wrong: tests/engine/report": [
         *fixed(
-            "engine_sdk_tools/report/portal.py:_domain",
+            "engine_sdk_tools/report/page.py:_domain",
             "ovirt-rdma domain heal 1 --dry-run",
             "ovirt-rdma domain convert 1 --to 1 --rolling --dry-run",
             "ovirt-rdma domain revert 1 --dry-run",
