@@ -308,7 +308,7 @@ def user_without_access(path: Path) -> str:
     return ""
 
 
-def check_syntax(content: bytes, beside: Path) -> None:
+def check_syntax(content: bytes, beside: Path, project: str = PROJECT) -> None:
     """Let ansible-playbook read ``content`` as the engine does, with other tasks
     ``beside`` it. Raises PostTasksProblem with Ansible's reason, and if there is no
     Ansible.
@@ -322,7 +322,7 @@ def check_syntax(content: bytes, beside: Path) -> None:
     user = _engine_user()
     with private_folder() as name:
         folder = Path(name)
-        _write_play(folder, content, beside, Path(PROJECT))
+        _write_play(folder, content, beside, Path(project))
         if user is not None:
             _give(folder, user)
         environment = _environment(folder, user)
