@@ -70,11 +70,8 @@ class EngineJob(Listener):
         doing = "adding this run to the engine's tasks"
         job = types.Job(description=self.description, auto_cleared=not lasting)
         try:
-            return str(
-                self._session.report_progress(
-                    Call("jobs", "add", doing, {"job": job})
-                ).id
-            )
+            call = Call("jobs", "add", doing, {"job": job})
+            return str(self._session.report_progress(call).id)
         except LostAnswer as lost:
             # A job that was created but is not found would stay open forever.
             search = {"search": f"correlation_id={self._session.correlation_id}"}
@@ -113,10 +110,8 @@ class EngineJob(Listener):
     def _begun(self, sentence: str) -> Optional[str]:
         if self.id is None:
             return None
-        step = types.Step(
-            type=types.StepEnum.EXECUTING, description=sentence[:_LONGEST]
-        )
-        doing = "adding a step to the engine's tasks"
+        kind, doing = types.StepEnum.EXECUTING, "adding a step to the engine's tasks"
+        step = types.Step(type=kind, description=sentence[:_LONGEST])
         added = self._send(Call(f"jobs/{self.id}/steps", "add", doing, {"step": step}))
         return None if added is None else str(added.id)
 
@@ -128,10 +123,8 @@ class EngineJob(Listener):
     def finish(
         self, sentence: str, *, succeeded: bool, patience_s: float = END_S
     ) -> None:
-        """End the job with all its steps, and write an event with ``sentence``.
-
-        This is retried for ``patience_s`` while the engine is not available. A note
-        says if the job stays open.
+        """End the job with all its steps, and write an event. Both are retried for
+        ``patience_s``; a note says if the job stays open.
         """
         if self.id is not None:
             try:
@@ -147,9 +140,7 @@ class EngineJob(Listener):
         self._event(sentence, succeeded, patience_s)
 
     def leave_open(self, sentence: str, *, patience_s: float = END_S) -> None:
-        """Write ``sentence`` as a step and an event, and leave the job open, to show
-        that the work is not complete.
-        """
+        """Write ``sentence`` as a step and an event, and leave the job open."""
         self._begun(sentence)
         self._event(sentence, False, patience_s)
 
@@ -165,10 +156,8 @@ class EngineJob(Listener):
             # The event does not get that of the request (EventMapper.java:199-201).
             correlation_id=self._session.correlation_id,
         )
-        self._send(
-            Call("events", "add", "writing an event of the engine", {"event": event}),
-            patience_s,
-        )
+        doing = "writing an event of the engine"
+        self._send(Call("events", "add", doing, {"event": event}), patience_s)
 
     def _send(self, call: Call, patience_s: float = 0.0) -> Any:
         """Return the SDK's result, None if the engine did not accept the call."""
@@ -215,8 +204,7 @@ class Listeners(Listener):
 @dataclass
 class Task:
     """Long work: ``job`` gets its progress, for the engine; ``listener`` passes it on
-    to the session's listener, too. The work may set its result, ``sentence`` and
-    ``succeeded``.
+    to the session's too. The work may set ``sentence`` and ``succeeded``.
     """
 
     job: Listener
@@ -258,10 +246,7 @@ def task(
 
 def find_open_jobs(session: Session, prefix: str) -> list[Any]:
     """Return the open external jobs, of the SDK, whose description begins with
-    ``prefix``. ``last_updated`` is the time of the run's last sign of activity, the
-    start or end of a step.
-
-    Raises EngineProblem if they cannot be read.
+    ``prefix``. ``last_updated`` is that of the run's last step. Raises EngineProblem.
     """
     jobs = session.read(Read("jobs", "reading the engine's tasks"))
     return [
@@ -283,10 +268,8 @@ def is_open(session: Session, job: str) -> bool:
 
 
 def _is_open(job: Any) -> bool:
-    """Whether nobody has ended ``job``.
-
-    A restart of the engine sets started jobs to unknown (job_sp.sql:559). The end of an
-    unknown job does not change that status (Job.java:283), but ``force`` makes the job
+    """Whether nobody has ended ``job``. A restart of the engine sets it to unknown
+    (job_sp.sql:559), which an end does not change (Job.java:283), but makes
     auto-cleared.
     """
     if job.status == types.JobStatus.UNKNOWN:
@@ -297,15 +280,9 @@ def _is_open(job: Any) -> bool:
 def end_job(
     session: Session, job: str, *, succeeded: bool, patience_s: float = END_S
 ) -> None:
-    """End an external job with all its steps; because of ``force``, the engine clears
-    it later. Raises EngineProblem.
-    """
-    call = Call(
-        f"jobs/{job}",
-        "end",
-        "ending the job in the engine's tasks",
-        {"succeeded": succeeded, "force": True},
-    )
+    """End an external job with all its steps; ``force`` lets the engine clear it."""
+    doing = "ending the job in the engine's tasks"
+    call = Call(f"jobs/{job}", "end", doing, {"succeeded": succeeded, "force": True})
     session.report_progress(call, patience_s=patience_s, twice=True)
 
 
@@ -317,11 +294,9 @@ class RolledBack(Problem):
 
 @dataclass(frozen=True)
 class Undo:
-    """A call that undoes a change; ``manual_fix`` is what a person has to do if the
-    engine refuses it: "remove the network X".
-
-    ``wait`` waits until the engine has done it. ``first``: what was made before cannot
-    be undone without it.
+    """A call that undoes a change, and what a person has to do if it is refused.
+    ``wait`` waits for its end. ``first``: what was made before cannot be undone without
+    it.
     """
 
     call: Call
@@ -346,9 +321,7 @@ class Undone:
         return Undone(self.done + other.done, self.left + other.left, fixes)
 
     def told(self, error: Problem) -> Problem:
-        """Return ``error`` with the result of the rollback; ``error`` itself if there
-        was nothing to roll back.
-        """
+        """Return ``error`` with the result of the rollback, if there was one."""
         if not self.done and not self.left:
             return error
         lines = [str(error)]
@@ -364,11 +337,9 @@ class Undone:
 def made(
     session: Session, call: Call, listener: Listener, is_it: Callable[[Any], bool]
 ) -> str:
-    """Make what ``call`` adds; return its id.
-
-    The engine refuses to make it twice. So if the answer was lost, the objects at the
-    path of ``call``, of the SDK, are read, and ``is_it`` tells whether one is the new
-    one. Raises EngineProblem, and LostAnswer if there is none or they cannot be read.
+    """Make what ``call`` adds; return its id. The engine makes nothing twice, so after
+    a lost answer ``is_it`` finds it among the SDK's objects at the same path. Raises
+    EngineProblem, and LostAnswer if it is not there.
     """
     with reported(listener, call.doing, call.subject):
         try:
@@ -419,6 +390,7 @@ class OtherRun(Problem):
     exit_code = ExitCode.OTHER_RUN
 
 
+@dataclass
 class DataCenterLock:
     """Lets one run at a time change a data center, on all machines.
 
@@ -435,50 +407,40 @@ class DataCenterLock:
     jobs of other owners are ended as failed, and their runs stop.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        owner: str,
-        unfinished: Collection[Optional[str]] = (),
-        *,
-        take_over: bool = False,
-    ) -> None:
-        self.job: Optional[EngineJob] = None
-        self._session = session
-        self._owner = owner
-        self._unfinished = unfinished
-        self._take_over = take_over
+    session: Session
+    owner: str
+    unfinished: Collection[Optional[str]] = ()
+    take_over: bool = False
+    job: Optional[EngineJob] = None
 
     def check_free(self, about: Sequence[str]) -> None:
         """Raise OtherRun if another run has an open job about one of the objects
         ``about``, by id. Jobs that may be ended are ended, once we have a job.
         """
         own = self.job.id if self.job else None
-        for job in find_open_jobs(self._session, _JOBS):
-            ours = self._owner in job.description
+        for job in find_open_jobs(self.session, _JOBS):
+            ours = self.owner in job.description
             if not any(id in job.description for id in about):
                 continue
-            if ours and (job.id == own or job.id in self._unfinished):
+            if ours and (job.id == own or job.id in self.unfinished):
                 continue
-            if not ours and not self._take_over:
+            if not ours and not self.take_over:
                 raise _other(job)
             # A job of ours belongs to a run that was killed before its first change or
             # after its last. A job of others is ended only after the confirmation.
             if ours or self.job is not None:
-                end_job(self._session, job.id, succeeded=ours)
+                end_job(self.session, job.id, succeeded=ours)
 
     def claim(self, state: Any, what: str, about: Sequence[str]) -> Optional[str]:
         """Create the job of ``state``, or resume the one that it left open; return its
-        id, None if the engine did not accept it (a note says so). Raises OtherRun.
-
-        ``what`` is what the run does, and ``about`` the ids of the objects that it
-        changes (see :func:`described`).
+        id, None if the engine did not accept it. Raises OtherRun. ``what`` and
+        ``about``: see :func:`described`.
         """
-        description = described(what, about, self._owner)
+        description = described(what, about, self.owner)
         adopt = None
-        if state.job is not None and is_open(self._session, state.job):
+        if state.job is not None and is_open(self.session, state.job):
             adopt = state.job
-        self.job = EngineJob(self._session, description, adopt, lasting=True)
+        self.job = EngineJob(self.session, description, adopt, lasting=True)
         try:
             self.check_free(about)
         except OtherRun as other:
@@ -491,7 +453,7 @@ class DataCenterLock:
     def check(self) -> None:
         """Raise OtherRun if somebody has ended our job meanwhile."""
         job = self.job.id if self.job else None
-        if job is not None and not is_open(self._session, job):
+        if job is not None and not is_open(self.session, job):
             raise OtherRun(
                 "conversion-lock-lost",
                 "this run's task in the engine was ended or removed: another run has "

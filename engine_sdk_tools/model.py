@@ -56,9 +56,7 @@ class Refused(_Objections):
 
 
 def merged(sentences: Iterable[str]) -> list[Sentence]:
-    """Return ``sentences``, those that differ only by the host at their beginning
-    ("host01: ...") as one with all the names.
-    """
+    """Return ``sentences``; those that differ only by the host before ": " are one."""
     hosts: dict[tuple[str, str], list[str]] = {}
     for sentence in sentences:
         name, colon, rest = sentence.partition(": ")
@@ -83,6 +81,16 @@ def check(sentences: Sequence[str], fix: str = "") -> None:
 # Domains whose data are files below a mount: they have their own storage connection
 # (StorageType.isFileDomain in the engine).
 FILE_TYPES = ("nfs", "posixfs", "glusterfs", "localfs")
+
+# The API's name of each NFS version. Not auto: VDSM would use the options of vdsm.conf,
+# and nolock.
+NFS_VERSIONS = {"3": "v3", "4": "v4", "4.0": "v4_0", "4.1": "v4_1", "4.2": "v4_2"}
+
+
+def nfs_text(word: str) -> str:
+    """Return an NFS version of the engine's API, ``v4_2``, for people: ``4.2``."""
+    return next((text for text, name in NFS_VERSIONS.items() if name == word), word)
+
 
 # What the statuses of a host mean (VDSStatus.java:6-22): it works; somebody lets it
 # rest; it comes to another status by itself; the engine installs it, or has not yet; it
@@ -143,10 +151,8 @@ def status_label(status: Optional[str]) -> str:
 
 @dataclass(frozen=True)
 class StorageConnection:
-    """A storage connection of a file domain.
-
-    ``nfs_version`` is the API's word (``v4_2``, ``auto``), None if it is not set.
-    ``mount_options`` is the engine's text, "" for none. ``timeo`` is in deciseconds.
+    """A storage connection of a file domain, in the API's words; ``nfs_version`` is
+    ``v4_2`` or ``auto``, ``timeo`` in deciseconds.
     """
 
     id: str
@@ -167,12 +173,10 @@ class StorageConnection:
 
 @dataclass(frozen=True)
 class Domain:
-    """A storage domain; ``data_center`` is the id of the one it is attached to.
-
-    ``type`` is data, iso, export or image; ``storage_type`` nfs, posixfs, ...
-    ``status`` is the one in the data center, ``unattached`` without a data center.
-    ``connection`` is None for block domains. ``hosted_engine`` is known for file
-    domains.
+    """A storage domain; ``data_center`` is the id of the one it is attached to,
+    ``type`` data, iso, export or image, ``status`` the one in the data center, or
+    ``unattached``. ``connection`` is None for block domains, and ``hosted_engine``
+    unknown.
     """
 
     id: str
@@ -198,11 +202,9 @@ class DataCenter:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster; ``version`` is ``4.7``, for example.
-
-    ``upgrade_in_progress`` is the engine's flag, with which programs that move hosts to
-    maintenance one by one keep off each other; it stays if that program is killed.
-    ``upgrade_correlation_id`` says whose it is, or was.
+    """A cluster. ``upgrade_in_progress`` is the engine's flag with which programs that
+    move hosts to maintenance keep off each other, ``upgrade_correlation_id`` says whose
+    it is. It stays if that program is killed.
     """
 
     id: str
@@ -267,10 +269,7 @@ class Reported:
 
 @dataclass(frozen=True)
 class Attachment:
-    """A network on a host's NIC; ``network`` and ``nic`` are ids.
-
-    ``addresses`` have the form ``192.0.2.7/24``; ``properties`` are the custom ones.
-    """
+    """A network on a host's NIC, both ids; ``addresses`` as ``192.0.2.7/24``."""
 
     id: str
     network: str
@@ -291,12 +290,10 @@ class Hook:
 
 @dataclass(frozen=True)
 class Host:
-    """A host; ``spm`` is the API's word (``spm``, ``none``, ``contending``).
-
-    ``vms`` counts every virtual machine on it, including paused, starting and migrating
-    ones: maintenance has to move each of them. ``fingerprint`` and ``public_key`` are
-    of the SSH host key, as far as the engine reports them. ``nics``,
-    ``attachments`` and ``hooks`` are None if they were not requested.
+    """A host; ``spm`` is ``spm``, ``none`` or ``contending``. ``vms`` counts all that
+    maintenance has to move: also paused, starting and migrating ones. ``fingerprint``
+    and ``public_key`` are of the SSH host key. ``nics``, ``attachments`` and ``hooks``
+    are None if not requested.
     """
 
     id: str
@@ -317,10 +314,8 @@ class Host:
 
 @dataclass(frozen=True)
 class Network:
-    """A logical network; ``vm``: virtual machines can use it (bridged).
-
-    ``mtu`` 0 is the engine's default, 1500. ``clusters`` has one entry per cluster of
-    the network.
+    """A logical network; ``vm``: virtual machines can use it (bridged). ``mtu`` 0 is
+    the engine's default, 1500.
     """
 
     id: str
@@ -343,11 +338,9 @@ class ClusterNetwork:
 
 @dataclass(frozen=True)
 class Engine:
-    """One engine at one time. ``version`` is ``4.5.7``, for example.
-
-    ``connections`` are all storage connections, including those without a domain.
-    ``networks`` is None if they were not requested. ``problems`` are sentences about
-    objects that could not be read.
+    """One engine at one time. ``connections`` has those without a domain too,
+    ``networks`` is None if not requested, ``problems`` are sentences on what could not
+    be read.
     """
 
     url: str
@@ -362,8 +355,17 @@ class Engine:
 
     def hosts_of(self, data_center: str) -> tuple[Host, ...]:
         """Return the hosts of the data center with this id, in the engine's order."""
-        inside = {c.id for c in self.clusters if c.data_center == data_center}
-        return tuple(host for host in self.hosts if host.cluster in inside)
+        return tuple(h for h in self.hosts if self.center_of(h) == data_center)
+
+    def center_of(self, host: Host) -> Optional[str]:
+        """Return the id of the host's data center; None if its cluster is in none."""
+        return next(
+            (c.data_center for c in self.clusters if c.id == host.cluster), None
+        )
+
+    def center_name(self, id: Optional[str]) -> Optional[str]:
+        """Return the name of the data center with this id."""
+        return next((c.name for c in self.data_centers if c.id == id), None)
 
 
 def domain_status(engine: Engine, domain: Domain) -> str:
@@ -412,11 +414,9 @@ _STATUS = {
 
 
 def status_mistake(document: object) -> Optional[str]:
-    """Return the first mistake in the output of ``ovirt-rdma-host status -o json``, and
-    its key; None if it is valid. A missing part counts as unknown, and what is not read
-    here may be anything: a newer host reports more.
-
-    The value itself is never shown, because it may have any length.
+    """Return the first mistake in ``ovirt-rdma-host status -o json``, None if it is
+    valid. A missing part counts as unknown; what is not read here may be anything: a
+    newer host reports more. The value is never shown: it may have any length.
     """
     if not isinstance(document, dict):
         return f"it is {json_type(document)}, not an object"
@@ -470,10 +470,8 @@ def pick(
     data_center: Optional[str] = None,
     data_centers: Sequence[DataCenter] = (),
 ) -> T:
-    """Return the candidate with the name or id ``name``.
-
-    ``kind`` is its noun for messages: "storage domain". ``data_center`` is the name or
-    id of the data center that it must belong to; ``data_centers`` are all of them.
+    """Return the candidate with the name or id ``name``; ``kind`` is its noun.
+    ``data_center`` (name or id) is the one of ``data_centers`` that it must belong to.
     Raises NameProblem if none or several match.
     """
     every, where = tuple(candidates), ""
@@ -520,6 +518,11 @@ def listed(names: Sequence[str], most: int = _LISTED, joint: str = ", ") -> str:
     return joint.join(names[:most]) + more
 
 
+def counted(number: int, noun: str) -> str:
+    """Return ``1 host``, ``2 hosts``; for nouns whose plural ends in s."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     """Return a key that sorts names with their numbers: hv2 before hv10."""
     return tuple(
@@ -547,9 +550,7 @@ def domain_named(
 def network_named(
     engine: Engine, name: str, data_center: Optional[str] = None
 ) -> Network:
-    """Return the logical network of an engine that was read with its networks; raises
-    NameProblem.
-    """
+    """Return the network of an engine read with its networks; raises NameProblem."""
     networks = engine.networks or ()
     return pick("network", name, networks, data_center, engine.data_centers)
 
@@ -557,27 +558,20 @@ def network_named(
 def hosts_named(
     engine: Engine, names: Iterable[str], data_center: Optional[str] = None
 ) -> tuple[Host, ...]:
-    """Return the hosts that match ``names``, each once, in the engine's order; all
-    hosts for no names.
-
-    A name may be an id, an address, a glob with ``*``, ``?`` or ``[``, or several of
-    these with commas. ``data_center`` (name or id) limits them to its hosts. Raises
-    NameProblem with all names that match no host.
+    """Return the hosts that match ``names``, each once, in the engine's order; without
+    names, all. A name may be an id, an address, a glob, or several of these with
+    commas. ``data_center`` (name or id) limits them. Raises NameProblem with all that
+    match none.
     """
     candidates = engine.hosts
     if data_center is not None:
         candidates = engine.hosts_of(data_center_named(engine, data_center).id)
-    patterns = [part.strip() for text in names for part in text.split(",")]
-    patterns = [pattern for pattern in patterns if pattern]
+    parts = (part.strip() for text in names for part in text.split(","))
+    patterns = [pattern for pattern in parts if pattern]
     if not patterns:
         return candidates
-    chosen: set[str] = set()
-    wrong = []
-    for pattern in patterns:
-        matches = {host.id for host in candidates if _matches(pattern, host)}
-        chosen |= matches
-        if not matches:
-            wrong.append(pattern)
+    chosen = {p: {h.id for h in candidates if _matches(p, h)} for p in patterns}
+    wrong = [pattern for pattern, ids in chosen.items() if not ids]
     if wrong:
         known = [host.name for host in candidates]
         where = f" in data center {data_center!r}" if data_center else ""
@@ -586,7 +580,8 @@ def hosts_named(
             f"there is no host {' or '.join(map(repr, wrong))}{where}",
             "; ".join(dict.fromkeys(nearest(pattern, known) for pattern in wrong)),
         )
-    return tuple(host for host in candidates if host.id in chosen)
+    ids = set[str]().union(*chosen.values())
+    return tuple(host for host in candidates if host.id in ids)
 
 
 def _matches(pattern: str, host: Host) -> bool:
@@ -648,9 +643,8 @@ class Axis:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix: ``cells[row][column]``; ``kind`` is ``hosts`` or ``domains``.
-
-    ``notes`` are sentences to show below it.
+    """``cells[row][column]`` of ``hosts`` or ``domains``; ``notes`` are sentences below
+    it.
     """
 
     kind: str
@@ -672,8 +666,6 @@ def worst_of(verdicts: Iterable[str]) -> str:
 
 # Up to this many names are listed; of more, only their number is shown.
 NAMES_SHOWN = 4
-# These replace a host's name in a sentence about several hosts.
-_AT_FIRST, _ELSEWHERE = "the host", "HOST"
 
 
 class OnHost(NamedTuple):
@@ -711,8 +703,7 @@ def group_by_sentence(sentences: Iterable[OnHost]) -> list[OnHosts]:
     for (verdict, sentence, _), hosts in groups.items():
         first = next(iter(hosts.values()))
         text = first.sentence if len(hosts) == 1 else sentence
-        fix = _for_all(first, hosts)
-        grouped.append(OnHosts(tuple(hosts), text, fix, verdict))
+        grouped.append(OnHosts(tuple(hosts), text, _for_all(first, hosts), verdict))
     return grouped
 
 
@@ -723,9 +714,7 @@ def _for_all(first: OnHost, names: Iterable[str]) -> str:
 
 
 def key_of(on_host: OnHost) -> tuple[str, str, str]:
-    """Return what sentences of one group have in common: the verdict, and sentence and
-    fix without the name and address of the host.
-    """
+    """Return the verdict, and sentence and fix without the host's name and address."""
     # The longer first, because the address may start with the name.
     own = sorted({on_host.host, on_host.address} - {""}, key=len, reverse=True)
     texts = [on_host.sentence, on_host.fix]
@@ -733,12 +722,11 @@ def key_of(on_host: OnHost) -> tuple[str, str, str]:
         names = "|".join(re.escape(name) for name in own)
         # Whole names only, no part of host10, of host1-b or of host1.example.com.
         whole = re.compile(rf"(?<![\w.-])(?:{names})(?![\w-]|\.\w)")
-        texts = [whole.sub(_other_word, text) for text in texts]
+        texts = [
+            whole.sub(lambda name: "HOST" if name.start() else "the host", text)
+            for text in texts
+        ]
     return on_host.verdict, texts[0], texts[1]
-
-
-def _other_word(name: re.Match[str]) -> str:
-    return _ELSEWHERE if name.start() else _AT_FIRST
 
 
 def problems_of(matrix: Matrix) -> list[OnHosts]:

@@ -7,14 +7,11 @@ role permits. A role may be for some objects only, and an action may need severa
 engine decides that at each request.
 
 The engine's own rule uses the disks of the hosted engine's virtual machine
-(create_views.sql:695, hosted_engine_storage_domains_ids_view), which the API does not
-show for a domain. It shows the types of disks (DiskContentType.java:15-18). They are
-read of as few domains as possible: only if hosts are configured for a hosted engine,
-and first of the domain with the installer's usual name, which has only a few disks.
-
-``follow=disks`` for all domains at once is not possible: the engine fails on the first
-ISO domain, which has no such link (BackendStorageDomainResource.java:234,
-LinkFollower.java:240-247), and a full domain's disks are thousands of lines.
+(create_views.sql:695, hosted_engine_storage_domains_ids_view). The API shows only the
+types of a domain's disks (DiskContentType.java:15-18), and not of all domains at once:
+with ``follow=disks`` it fails on the first ISO domain (BackendStorageDomainResource
+.java:234, LinkFollower.java:240-247). So they are read of as few domains as possible:
+if hosts are configured for a hosted engine, and first of the one with the usual name.
 
 It takes two rounds of few requests, and a third if there is a hosted engine; a step of
 a run on hosts reads only these again. All hosts are one request: the engine itself
@@ -64,11 +61,9 @@ _READ_ONLY = Sentence(
 
 
 def _check_may_change(session: Session, system: Any) -> None:
-    """Raise ChecksFailed if no role of our user has a permission of administrators.
-    ``system`` is the SDK's Api, which names the user.
-
-    What cannot be read refuses nobody. Raises EngineProblem while the engine is not
-    available.
+    """Raise ChecksFailed if no role of our user permits administrators' actions;
+    ``system`` is the SDK's Api. What cannot be read refuses nobody. Raises
+    EngineProblem.
     """
     user = system.authenticated_user
     if user is None:
@@ -105,11 +100,9 @@ _known: WeakKeyDictionary[Session, tuple[set[str], str]] = WeakKeyDictionary()
 
 
 def _with_hosted_engine(session: Session, engine: Engine) -> Engine:
-    """Return ``engine`` with ``hosted_engine`` set for its file domains.
-
-    If the disks do not show it, because they cannot be read or are older than their
-    types, the usual name decides, and a sentence in ``problems`` says so. Raises
-    EngineProblem if the engine does not answer.
+    """Return ``engine`` with ``hosted_engine`` set. If disks do not show it, being
+    unreadable or older than their types, the usual name decides, and ``problems`` say
+    so. Raises EngineProblem.
     """
     # Data on files, in a data center of a host that is configured for it.
     clusters = {host.cluster for host in engine.hosts if host.hosted_engine}
@@ -174,15 +167,6 @@ def version_of(system: Any) -> Optional[str]:
     return ".".join(str(number) for number in numbers if number is not None)
 
 
-def _data_center_of(data_center: Any) -> DataCenter:
-    return DataCenter(
-        data_center.id,
-        data_center.name,
-        _word(data_center.status),
-        _level(data_center.version),
-    )
-
-
 def cluster_of(cluster: Any) -> Cluster:
     """Return a cluster of the SDK as plain data."""
     # An older SDK does not have these attributes.
@@ -213,7 +197,9 @@ def connection_of(connection: Any) -> Optional[StorageConnection]:
     )
 
 
-def host_of(host: Any, *, nics: bool, attachments: bool, hooks: bool) -> Host:
+def host_of(
+    host: Any, *, nics: bool = False, attachments: bool = False, hooks: bool = False
+) -> Host:
     """Return a host of the SDK as plain data, with the requested lists."""
     ssh, summary, engine = host.ssh, host.summary, host.hosted_engine
     return Host(
@@ -295,9 +281,6 @@ def attachment_of(attachment: Any) -> Attachment:
 
 
 def _network_of(network: Any, clusters: Sequence[Any]) -> Network:
-    """Return a logical network as plain data, with its use in ``clusters``, which were
-    read with their networks.
-    """
     usages = [_word(usage) for usage in network.usages or ()]
     return Network(
         id=network.id,
@@ -351,12 +334,9 @@ def read_engine(
     attachments: bool = False,
     to_change: bool = False,
 ) -> Engine:
-    """Read data centers, clusters, hosts, domains and connections.
-
-    ``networks``, ``nics``, ``hooks`` and ``attachments`` request these too; otherwise
-    they are None. An object that is removed meanwhile is a sentence in ``problems``.
-    Raises EngineProblem if the engine cannot be read, and ``to_change`` it ChecksFailed
-    for a user who may only read.
+    """Read data centers, clusters, hosts, domains and connections, and what else is
+    requested. An object that is removed meanwhile is a sentence in ``problems``. Raises
+    EngineProblem, and ``to_change`` it ChecksFailed for a user who may only read.
     """
     problems: list[str] = []
     links = {"nics": nics, "network_attachments": attachments, "hooks": hooks}
@@ -376,7 +356,9 @@ def read_engine(
     if to_change:
         _check_may_change(session, system)
     rows = tuple(row for row in map(connection_of, connections) if row is not None)
-    data_centers = tuple(map(_data_center_of, centers))
+    data_centers = tuple(
+        DataCenter(c.id, c.name, _word(c.status), _level(c.version)) for c in centers
+    )
     engine = Engine(
         url=session.url,
         version=version_of(system),
@@ -386,15 +368,11 @@ def read_engine(
             host_of(host, nics=nics, attachments=attachments, hooks=hooks)
             for host in hosts
         ),
-        domains=_domains(
-            session, domains, [c.id for c in data_centers], rows, problems
-        ),
+        domains=_domains(session, domains, data_centers, rows, problems),
         connections=rows,
-        networks=(
-            tuple(_network_of(network, clusters) for network in answers[6])
-            if networks
-            else None
-        ),
+        networks=tuple(_network_of(network, clusters) for network in answers[6])
+        if networks
+        else None,
         problems=tuple(problems),
     )
     return _with_hosted_engine(session, engine)
@@ -408,11 +386,8 @@ def with_hosts_now(
     """
     reads = [_hosts_read(), *([_clusters_read()] if clusters else [])]
     hosts, *more = map(_present, session.read_all(reads))
-    plain = tuple(
-        host_of(host, nics=False, attachments=False, hooks=False) for host in hosts
-    )
     now = tuple(map(cluster_of, more[0])) if more else engine.clusters
-    return replace(engine, hosts=plain, clusters=now)
+    return replace(engine, hosts=tuple(map(host_of, hosts)), clusters=now)
 
 
 def _hosts_read(follow: str = "") -> Read:
@@ -429,7 +404,7 @@ def _clusters_read(follow: str = "") -> Read:
 def _domains(
     session: Session,
     listed: Sequence[Any],
-    centers: Sequence[str],
+    centers: Sequence[DataCenter],
     rows: Sequence[StorageConnection],
     problems: list[str],
 ) -> tuple[Domain, ...]:
@@ -447,8 +422,8 @@ def _domains(
         if _export_of(domain)[0] in FILE_TYPES and _export_of(domain) not in by_export
     ]
     reads = [
-        Read(f"datacenters/{id}/storagedomains", "reading a data center's domains")
-        for id in centers
+        Read(f"datacenters/{c.id}/storagedomains", "reading a data center's domains")
+        for c in centers
     ] + [
         Read(f"storagedomains/{id}/storageconnections", "reading a domain's connection")
         for id in unjoined
@@ -457,7 +432,7 @@ def _domains(
     attached: dict[str, list[tuple[Optional[str], Any]]] = {}
     for center, answer in zip(centers, answers):
         for domain in _list_of(answer, problems):
-            attached.setdefault(domain.id, []).append((center, domain))
+            attached.setdefault(domain.id, []).append((center.id, domain))
     own = {}
     for id, answer in zip(unjoined, answers[len(centers) :]):
         found = map(connection_of, _list_of(answer, problems))

@@ -17,10 +17,9 @@ with Session(from_sources(os.environ)) as session:
 
 domains = domains_to_verify(engine, names=())
 hosts = AnsibleHosts(Access(key=default_key()))
-reports = [report for _, report in reports_of(engine.hosts, hosts)]
 
 # A matrix has a verdict in each cell; docs/matrix.md describes it.
-matrix = verify(engine, reports, engine.hosts, domains)
+matrix = verify(engine, reports_of(engine.hosts, hosts), domains)
 for host, cells in zip(matrix.rows, matrix.cells):
     for domain, cell in zip(matrix.columns, cells):
         if cell.verdict in (FAIL, UNKNOWN):

@@ -150,6 +150,17 @@ def add_data_center(parser: Parser, *, required: bool = False) -> None:
     parser.add_argument("--datacenter", metavar="NAME", required=required, help=what)
 
 
+def add_policy(parser: Parser) -> None:
+    """Add ``--policy``."""
+    parser.add_argument(
+        "--policy",
+        metavar="FILE",
+        type=file_name,
+        help="the policy that hosts should have; default: that of this machine or, "
+        "without one, that of most hosts",
+    )
+
+
 def add_hosts(parser: Parser, *, required: bool = True) -> None:
     """Add ``--hosts``."""
     parser.add_argument(
@@ -248,23 +259,11 @@ PROGRAM = "ovirt-rdma"
 EXIT_CODES = tuple(ExitCode)
 
 _DOMAIN: Table = (
-    (
-        "list",
-        "list the file storage domains",
-        "engine.domains.ListDomains",
-    ),
+    ("list", "list the file storage domains", "engine.domains.ListDomains"),
     ("create", "create an NFS domain, by default over RDMA", "engine.domains.Create"),
-    (
-        "convert",
-        "convert a domain to RDMA, or back to TCP",
-        "engine.conversion.Convert",
-    ),
-    ("revert", "undo a conversion, complete or incomplete", "engine.conversion.Revert"),
-    (
-        "heal",
-        "remount domains on hosts that fell back to TCP",
-        "engine.conversion.Heal",
-    ),
+    ("convert", "convert a domain to RDMA, or back to TCP", "engine.domains.Convert"),
+    ("revert", "undo a conversion, complete or incomplete", "engine.domains.Revert"),
+    ("heal", "remount domains on hosts that fell back to TCP", "engine.domains.Heal"),
     (
         "verify",
         "verify the transport of each domain on each host",
@@ -289,7 +288,7 @@ _HOSTS: Table = (
     (
         "prepare",
         "install and set up the add-on on hosts, one batch after the other",
-        "engine.prepare.Prepare",
+        "engine.hosts.Prepare",
     ),
 )
 _DEPLOY_HOOK: Table = (

@@ -14,6 +14,7 @@ from ovirt_rdma.cli.engine.main import (
     EngineVerb,
     add_data_center,
     add_host_access,
+    add_policy,
 )
 from ovirt_rdma.cli.engine.session import (
     access_of,
@@ -33,8 +34,7 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
     row_of,
     verdict_text,
 )
-from ovirt_rdma.engine_sdk_tools.report.page import html_of
-from ovirt_rdma.engine_sdk_tools.report.portal import portal_file
+from ovirt_rdma.engine_sdk_tools.report.page import html_of, portal_file
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.errors import Problem, UsageProblem
 from ovirt_rdma.host.system.files import write_atomically
@@ -79,13 +79,7 @@ class MakeReport(EngineVerb, AccessOptions):
         parser.add_argument(
             "--replace", action="store_true", help="replace FILE if it exists"
         )
-        parser.add_argument(
-            "--policy",
-            metavar="FILE",
-            type=file_name,
-            help="the policy that hosts should have; default: that of this machine or, "
-            "without one, that of most hosts",
-        )
+        add_policy(parser)
         parser.add_argument(
             "--bench",
             metavar="FILE",

@@ -20,7 +20,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Optional
@@ -70,19 +70,13 @@ ENGINE_CAS = ("/etc/pki/ovirt-engine/apache-ca.pem", "/etc/pki/ovirt-engine/ca.p
 
 
 def settings_of(args: EngineVerb, output: Output) -> Settings:
-    """Return the settings; ask for the password on a terminal if it is missing.
-
-    Raises Problem.
-    """
+    """Return the settings, also asking for the password. Raises Problem."""
     ini = read_ini(args.config_file, output)
     return completed(found_settings(args, ini, args.config, output))
 
 
 def completed(settings: Settings) -> Settings:
-    """Return ``settings`` ready for use: CA checked, password asked for.
-
-    Raises Problem.
-    """
+    """Return ``settings`` with the CA checked and the password. Raises Problem."""
     ca_file, where = settings.ca_file, engine_host_port(settings.url)
     if ca_file and "-----BEGIN " not in _read(Path(ca_file), "the CA file")[0]:
         raise Problem(
@@ -113,9 +107,7 @@ def completed(settings: Settings) -> Settings:
 def found_settings(
     args: EngineVerb, ini: Optional[IniFile], section: Optional[str], output: Output
 ) -> Settings:
-    """Return the settings of options, environment and file, or its ``section``, without
-    asking.
-    """
+    """Return the settings of options, environment and file, without asking."""
     password: Optional[str] = None
     if name := args.password_file:
         text, open_to_others = _read(Path(name), "the password file")
@@ -139,9 +131,7 @@ def found_settings(
 
 
 def read_ini(name: Optional[str], output: Output) -> Optional[IniFile]:
-    """Return the settings file, the user's or that with this name, or None; warn of a
-    password in it that others can read.
-    """
+    """Return the settings file or None; warn if others can read a password in it."""
     if name is None and not {"HOME", "XDG_CONFIG_HOME"} & os.environ.keys():
         return None
     path = settings_file(os.environ) if name is None else Path(name)
@@ -181,7 +171,6 @@ class Notes(Listener):
         self._output = output
 
     def note(self, sentence: str) -> None:
-        """Print a note; a warning says so itself."""
         warning = sentence.startswith("warning: ")
         self._output.message(sentence if warning else f"note: {sentence}")
 
@@ -198,13 +187,11 @@ class Progress(Notes):
         self._lock = threading.Lock()
 
     def plan(self, subjects: tuple[str, ...], total: int) -> None:
-        """Take the hosts and the total number of steps."""
         self._total = total
         if self._output.json_lines:
             self._output.event("plan", hosts=list(subjects), steps=total)
 
     def begin(self, step: str, subject: Optional[str] = None) -> None:
-        """Show the step until another one begins or ends."""
         with self._lock:
             if self._output.json_lines:
                 self._output.event("begin", step=step, host=subject)
@@ -212,7 +199,6 @@ class Progress(Notes):
                 self._output.progress(self._line(step, subject))
 
     def end(self, step: str, subject: Optional[str] = None, problem: str = "") -> None:
-        """Print the step; a problem follows it."""
         with self._lock:
             self._done += 1
             if self._output.json_lines:
@@ -222,12 +208,10 @@ class Progress(Notes):
             self._output.message(f"{line}: failed: {problem}" if problem else line)
 
     def note(self, sentence: str) -> None:
-        """Print a note."""
         with self._lock:
             super().note(sentence)
 
     def close(self) -> None:
-        """Erase the step that is shown."""
         self._output.progress("")
 
     def _line(self, step: str, subject: Optional[str]) -> str:
@@ -240,10 +224,7 @@ class Progress(Notes):
 def ask_hosts(
     hosts: Sequence[Host], access: Optional[HostAccess], output: Output
 ) -> Iterator[tuple[Host, HostReport]]:
-    """Yield each host with its report; without access, with an empty report.
-
-    On a terminal, this shows how many hosts have answered.
-    """
+    """Yield each host with its report, or an empty one; show how many answered."""
     if access is None:
         for host in hosts:
             yield host, no_report(host)
@@ -292,10 +273,7 @@ def rdma_engine(
 
 
 def own_policy(file: Optional[str]) -> Optional[tuple[PolicyFile, Path]]:
-    """Return the policy in ``file``, or that of this machine; None if it has none.
-
-    Raises PolicyProblem.
-    """
+    """Return the policy of ``file`` or this machine. Raises PolicyProblem."""
     if file is not None:
         path = Path(file)
         return load_policy_file(path, alone=True), path
@@ -310,20 +288,15 @@ def own_policy(file: Optional[str]) -> Optional[tuple[PolicyFile, Path]]:
 
 
 def open_session(args: EngineVerb, output: Output) -> Session:
-    """Return a session with the engine that the arguments name, for ``with``.
-
-    Raises Problem if no engine is named, or if there is no password.
-    """
+    """Return a session for ``with``. Raises Problem without engine or password."""
     session = Session(settings_of(args, output))
     session.listener = Notes(output)
     return session
 
 
 def access_of(args: AccessOptions, context: Context) -> Optional[HostAccess]:
-    """Return the host access of ``context``, or that the arguments name, or None.
-
-    Root on the engine machine has access with the engine's own key. Without access,
-    hosts are unknown.
+    """Return the host access of ``context`` or of the arguments, or None. Root on the
+    engine machine has the engine's own key.
     """
     if context.access is not None:
         return context.access
@@ -350,10 +323,7 @@ def access_of(args: AccessOptions, context: Context) -> Optional[HostAccess]:
 def show_calls(
     output: Output, calls: Sequence[Call], kind: str = "calls", **more: Any
 ) -> None:
-    """Print the requests of ``calls`` as they would be sent, in order.
-
-    ``more`` are additional keys of the document, whose kind is ``kind``.
-    """
+    """Print the requests as they would be sent; ``more`` is for the document."""
     if not output.for_people:
         shown = [
             {"doing": call.doing, "about": call.subject, **request_document(call)}
@@ -363,14 +333,21 @@ def show_calls(
         return
     if not calls:
         output.line("Nothing would be sent to the engine.")
-    for number, call in enumerate(calls, 1):
-        output.text(f"{call.doing}", hang=f"{number}. ")
-        for line in request_lines(call):
+    show_steps(output, ((call.doing, request_lines(call)) for call in calls))
+
+
+def show_steps(output: Output, steps: Iterable[tuple[str, Iterable[str]]]) -> None:
+    """Print numbered steps, each a sentence with its lines, for people."""
+    for number, (doing, lines) in enumerate(steps, 1):
+        output.text(doing, hang=f"{number}. ")
+        for line in lines:
             output.line(f"   {line}")
 
 
-def request_lines(call: Call) -> list[str]:
+def request_lines(call: Optional[Call]) -> list[str]:
     """Return the request of ``call`` for people: method, path, and the body."""
+    if call is None:
+        return []
     form = wire_form(call)
     query = "&".join(f"{name}={value}" for name, value in form.query.items())
     first = f"{form.method} {form.path}{'?' if query else ''}{query}"
@@ -389,42 +366,33 @@ def progress(context: Context) -> Listener:
     return listener
 
 
+@dataclass
 class Approver:
-    """Asks before a verb changes something; it is the ``approve`` of RdmaEngine.
-
-    ``lines`` returns the plan for the question, nothing if there is nothing to do;
-    ``show`` shows it in a dry run. ``plan`` is the plan, once there is one.
+    """Asks before a verb changes something, as ``approve`` of RdmaEngine: ``lines`` of
+    the plan are for the question, ``show`` for a dry run. ``plan`` is the last one.
     """
 
-    def __init__(
-        self,
-        args: ChangeOptions,
-        output: Output,
-        lines: Callable[[Any], Iterable[str]],
-        show: Callable[[Any], None],
-    ) -> None:
-        self._args, self._output = args, output
-        self._lines, self._show = lines, show
-        self.plan: Any = None
+    args: ChangeOptions
+    output: Output
+    lines: Callable[[Any], Iterable[str]]
+    show: Callable[[Any], None]
+    plan: Any = None
 
     def __call__(self, plan: Any) -> bool:
         """Return whether to carry out ``plan``. Raises Declined."""
         self.plan = plan
-        if self._args.dry_run:
-            self._show(plan)
+        if self.args.dry_run:
+            self.show(plan)
             return False
-        lines = list(self._lines(plan))
+        lines = list(self.lines(plan))
         if lines:
-            approve(self._args, self._output, lines)
+            approve(self.args, self.output, lines)
         return True
 
 
 @contextmanager
 def changing(args: Any, context: Context) -> Iterator[RdmaEngine]:
-    """Yield the engine for a verb that changes something, with its progress here.
-
-    Its jobs are among the engine's tasks, unless --no-job is given.
-    """
+    """Yield the engine with progress here, and jobs there unless --no-job is given."""
     with open_session(args, context.output) as session:
         session.listener = progress(context)
         try:
@@ -454,13 +422,10 @@ def in_each(
     *,
     none: str,
 ) -> int:
-    """Call ``act`` for one data center after the other, and print one document of
-    ``kind``; return the worst exit code.
-
-    ``centers`` are names by id; ``act`` gets the id, fills the content of the data
-    center, and returns its exit code and whether to continue. One that is refused
-    does not keep off the others; where it does not continue, the others are named as
-    not started. ``none`` is printed without a data center.
+    """Call ``act`` for each data center, and print one document of ``kind``; return the
+    worst exit code. ``act`` gets the id, fills the content, and returns its exit code
+    and whether to go on. One that is refused does not keep off the others. ``none``:
+    there is none.
     """
     parts: list[dict[str, Any]] = []
     codes: list[int] = []
@@ -543,9 +508,7 @@ def show_matrix(output: Output, matrix: Matrix) -> None:
 
 
 def matrix_code(args: AllowNone, output: Output, matrix: Matrix, none: str) -> ExitCode:
-    """Return the exit code for ``matrix``; ``none`` is the sentence for one that shows
-    nothing that was looked at.
-    """
+    """Return the exit code; ``none`` is printed if nothing was looked at."""
     looked_at = matrix.worst != model.NONE
     if not looked_at and output.for_people:
         output.text(none)

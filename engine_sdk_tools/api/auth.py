@@ -7,17 +7,15 @@ uses libcurl as well, but it has no limit on an answer's size, its login has no 
 the error of another's request, and the other waits forever (Connection.wait).
 
 The first fetch of the CA cannot be verified, so the user compares its fingerprint with
-the one that the engine's machine shows:
-``openssl x509 -noout -fingerprint -sha256 -in /etc/pki/ovirt-engine/ca.pem``.
+the one that the engine's machine shows.
 
 The answer to a login (enginesso, OAuthTokenServlet and SsoService) is JSON with
 ``access_token``, or with ``error_description`` and ``error``, or with ``error`` and
 ``error_code``.
 
 Settings come from the command line, the environment and a file. The file has the form
-of ovirt-img's (ovirt-imageio, client/_options.py): an ini file whose sections have
-``engine_url``, ``username``, ``password`` and ``cafile``. The environment variables are
-those of the ovirt.ovirt Ansible collection. The caller reads and writes the files.
+of ovirt-img's (ovirt-imageio, client/_options.py), the environment variables are those
+of the ovirt.ovirt Ansible collection. The caller reads and writes the files.
 """
 
 from __future__ import annotations
@@ -54,10 +52,8 @@ _PORTALS = ("/ovirt-engine", "/ovirt-engine/webadmin", "/ovirt-engine/web-ui")
 
 def engine_url(text: str) -> str:
     """Return the API's URL for ``engine.example.com``, ``https://HOST[:PORT]`` or a
-    whole URL. Raises Problem if it cannot be the URL of an engine.
-
-    Plain http is accepted for this machine only, because the password is sent
-    unencrypted.
+    whole URL. Raises Problem. Plain http is for this machine only: the password is not
+    encrypted.
     """
     whole = text.strip() if "://" in text else f"https://{text.strip()}"
     # Before anything else, because the other sentences quote the URL.
@@ -130,9 +126,7 @@ class IniFile:
 
 
 def sections(ini: IniFile) -> dict[str, dict[str, str]]:
-    """Return the sections of the file. Raises Problem, which quotes no line, because it
-    may contain a password.
-    """
+    """Return the sections. Raises Problem without a line: it may have a password."""
     parser = configparser.ConfigParser(interpolation=None, default_section="")
     try:
         parser.read_string(ini.text)
@@ -155,9 +149,8 @@ def sections(ini: IniFile) -> dict[str, dict[str, str]]:
 
 
 def section_text(name: str, values: Mapping[str, Optional[str]]) -> str:
-    """Return the lines of a section ``name`` with those ``values`` that are not None.
-
-    Raises Problem for a name or value that an ini file cannot contain.
+    """Return a section ``name`` of the ``values`` that are not None. Raises Problem for
+    what an ini file cannot contain.
     """
     present = {key: value for key, value in values.items() if value is not None}
     lines = [f"[{name}]", *(f"{key} = {value}" for key, value in present.items())]
@@ -186,9 +179,8 @@ def state_folder(environ: Mapping[str, str], euid: int) -> Path:
 
 
 def settings_file(environ: Mapping[str, str]) -> Path:
-    """Return the path of the user's settings file; the CAs that ``login --fetch-ca``
-    stores are in the folder of that name without ``.conf``. Raises Problem without
-    HOME.
+    """Return the user's settings file; CAs of ``login --fetch-ca`` are in the folder of
+    that name without ``.conf``. Raises Problem without HOME.
     """
     return _base(environ, "XDG_CONFIG_HOME", ".config") / "ovirt-rdma.conf"
 
@@ -214,10 +206,8 @@ TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Settings:
-    """The connection to an engine.
-
-    ``url`` ends in /ovirt-engine/api. Without ``token`` and ``password`` the caller
-    has to ask for the password. ``timeout_s`` is for one reading.
+    """The connection to an engine; ``url`` ends in /ovirt-engine/api. Without ``token``
+    and ``password`` the caller asks. ``timeout_s`` is for one reading.
     """
 
     url: str
@@ -262,12 +252,9 @@ def from_sources(
     section: Optional[str] = None,
     default_ca: Optional[str] = None,
 ) -> Settings:
-    """Return the settings of all sources. Raises Problem.
-
-    In this order: ``given``, with some of KEYS, then ``section`` of the file, the
-    environment, the file's default section. Environment and default section are ignored
-    if they name another engine than the sources before them, because their password is
-    for that engine. ``default_ca`` is used if no source names a CA.
+    """Return the settings: of ``given``, then ``section`` of the file, the environment,
+    the file's default section. The last two are ignored if they name another engine
+    than those before, because their password is for that. Raises Problem.
     """
     present = {key: value for key, value in (given or {}).items() if value}
     sources: ChainMap[str, str] = ChainMap(present)
@@ -370,15 +357,12 @@ def ask(
     xml: Optional[tuple[str, str]] = None,
 ) -> WebAnswer:
     """GET ``url``, or POST ``form`` to it; ``xml`` is the method and the body for the
-    API. ``token`` is of the user who asks.
+    API.
 
     ``ca_file`` None stands for the system's CAs; False verifies nothing, to fetch the
-    CA itself. Redirections are not followed, so that a password goes to no other host.
-    Answers of the API alone are unpacked; their limit is for what they become.
-
-    Raises EngineProblem if no answer came, if it is larger than ``most_bytes``, and if
-    it was not complete within ``timeout_s``, of which connecting may take up to
-    CONNECT_S.
+    CA itself. No redirection is followed: a password goes to no other host. Answers of
+    the API alone are unpacked; ``most_bytes`` is for what they become. Raises
+    EngineProblem without a complete answer within ``timeout_s``.
     """
     curl: Any = pycurl.Curl()
     headers = [f"Authorization: Bearer {token}"] if token else []
@@ -428,11 +412,8 @@ def ask(
 
 
 def _perform(curl: Any) -> Optional[tuple[int, str]]:
-    """Carry out the request of ``curl``; return libcurl's error number and text, None
-    if an answer came.
-
-    A multi handle, because Python handles no signal during ``curl.perform()``: Ctrl-C
-    would wait for the deadline.
+    """Carry out the request of ``curl``; return libcurl's error number and text, if
+    any. A multi handle: Python handles no signal during ``curl.perform()``.
     """
     multi: Any = pycurl.CurlMulti()
     multi.add_handle(curl)
@@ -507,15 +488,9 @@ def ca_of(text: str) -> Ca:
             for part in certificate.get("subject", ())
             for name, value in part
         ),
-        fingerprint_of(der),
+        hashlib.sha256(der).digest().hex(":").upper(),
         str(certificate.get("notAfter", "")),
     )
-
-
-def fingerprint_of(der: bytes) -> str:
-    """Return the SHA-256 as ``AB:CD:...``, the form of openssl and browsers."""
-    digits = hashlib.sha256(der).hexdigest().upper()
-    return ":".join(digits[at : at + 2] for at in range(0, len(digits), 2))
 
 
 def same_fingerprint(one: str, other: str) -> bool:

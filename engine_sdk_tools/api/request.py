@@ -24,9 +24,7 @@ from ovirt_rdma.host.errors import Problem
 
 
 class Listener:
-    """Receives progress: a terminal, JSON lines or the engine's job. This one ignores
-    all of it.
-    """
+    """Receives progress: a terminal, JSON lines or a job. This one ignores it."""
 
     def plan(self, subjects: tuple[str, ...], total: int) -> None:
         """Take the hosts or domains of the run and its total number of steps."""
@@ -93,10 +91,8 @@ SEE_LOG = "see the engine's log, /var/log/ovirt-engine/engine.log"
 
 
 class EngineProblem(Problem):
-    """A request that failed: "DOING failed: WHAT".
-
-    ``kind`` is one of this module's constants, ``code`` the HTTP status, None without
-    an answer, ``detail`` the engine's own text.
+    """A request that failed: "DOING failed: WHAT". ``kind`` is a constant of this
+    module, ``code`` the HTTP status, if any, ``detail`` the engine's own text.
     """
 
     def __init__(
@@ -116,9 +112,7 @@ class EngineProblem(Problem):
 
 
 class LostAnswer(EngineProblem):
-    """A change without an answer: the engine may have made it or not. The caller has to
-    read the state.
-    """
+    """A change without an answer: the engine may have made it. Read the state."""
 
     def __init__(self, lost: EngineProblem) -> None:
         what = f"{lost.what}; the engine may have made the change all the same"
@@ -222,9 +216,7 @@ def engine_problem_of(
 def of_curl(
     number: int, text: str, doing: str, the_engine: str, most_bytes: int = MOST_BYTES
 ) -> EngineProblem:
-    """Return libcurl's error ``number`` with its ``text`` as a problem; ``most_bytes``
-    was the limit of the answer.
-    """
+    """Return libcurl's error as a problem; ``most_bytes`` limited the answer."""
     text = _BAD_PROXY.sub(r"\1 https_proxy or http_proxy", text)
     if number in _TLS:
         text = _TLS_PREFIX.sub("", text, count=1)
@@ -281,9 +273,7 @@ def of_page(doing: str, the_engine: str, code: int, media: str) -> EngineProblem
 
 
 def _fault_text(fault: Any) -> str:
-    """Return the engine's text, ``[Cannot ....]``, without brackets and full stop; ""
-    if there is none.
-    """
+    """Return the engine's text, ``[Cannot ....]``, without brackets and full stop."""
     # Of a refused action it explains nothing; the detail does.
     reason = getattr(fault, "reason", None) or ""
     text = str(getattr(fault, "detail", None) or reason.replace("Operation Failed", ""))
@@ -292,9 +282,7 @@ def _fault_text(fault: Any) -> str:
 
 
 def sentence_of_page(page: str) -> str:
-    """Return the text of the body of a page of the engine's server, shortened; "" if
-    there is none, or only the name of the status.
-    """
+    """Return the body's text of a page of the engine's server, "" for only a status."""
     match = _PAGE.search(page)
     sentence = unescape(" ".join(match[1].split())).rstrip(".") if match else ""
     return "" if sentence == "Unauthorized" else sentence[:300]
@@ -316,10 +304,8 @@ types: Any = _LazyModule("ovirtsdk4.types")
 
 @dataclass(frozen=True)
 class Read:
-    """A reading: a ``get`` or ``list`` of the SDK's service at ``path`` (hosts/ID).
-
-    ``arguments`` are those of the method (``search``, ``max``, ``follow``). ``doing``
-    begins the sentence of a failure: "reading the hosts".
+    """A reading: ``get`` or ``list`` of the SDK's service at ``path`` (hosts/ID), with
+    its ``arguments``. ``doing`` begins the sentence of a failure: "reading the hosts".
     """
 
     path: str
@@ -330,10 +316,8 @@ class Read:
 
 @dataclass(frozen=True)
 class Call:
-    """A change: ``method`` of the SDK's service at ``path``, with ``arguments``.
-
-    ``doing`` is as in Read: "moving host01 to maintenance". ``subject`` is the name of
-    the host, domain or network that it changes.
+    """A change: ``method`` of the SDK's service at ``path``, with ``arguments``;
+    ``doing`` as in Read. ``subject`` is the name of the host, domain or network.
     """
 
     path: str
@@ -345,10 +329,7 @@ class Call:
 
 @dataclass(frozen=True)
 class WireForm:
-    """An HTTP request: ``path`` below /ovirt-engine/api, ``body`` as XML, "" for none.
-
-    The session adds the query parameter ``correlation_id`` to changes.
-    """
+    """An HTTP request below /ovirt-engine/api; ``body`` is XML, "" for none."""
 
     method: str
     path: str
@@ -368,10 +349,8 @@ class _Recorder:
 
 
 def wire_form(asked: Union[Call, Read]) -> WireForm:
-    """Return the HTTP request of ``asked``.
-
-    Raises TypeError for arguments that the SDK's method does not have, and the SDK's
-    Error for a path without a service.
+    """Return the HTTP request of ``asked``. Raises TypeError for wrong arguments, and
+    the SDK's Error for a path without a service.
     """
     service = services.SystemService(_Recorder(), "").service(asked.path)
     try:
@@ -383,10 +362,8 @@ def wire_form(asked: Union[Call, Read]) -> WireForm:
 
 
 def sdk_method(service: Any, asked: Union[Call, Read]) -> Callable[..., Any]:
-    """Return the method of the SDK's ``service`` that ``asked`` names.
-
-    Raises TypeError for a method or arguments that it does not have: the SDK itself
-    accepts and ignores any argument.
+    """Return the SDK's method that ``asked`` names. Raises TypeError if that or an
+    argument does not exist: the SDK itself ignores any argument.
     """
     method = getattr(service, asked.method, None)
     if not callable(method):

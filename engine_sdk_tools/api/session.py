@@ -70,10 +70,8 @@ _Out = TypeVar("_Out")
 def in_parallel(
     act: Callable[[_In], _Out], subjects: Sequence[_In], at_once: int
 ) -> list[_Out]:
-    """Return the result of ``act`` for each subject, in order.
-
-    At most ``at_once`` calls run at a time. After an error no new call is started, and
-    the first error in the order of the subjects is raised.
+    """Return the result of ``act`` for each subject, in order, ``at_once`` at a time.
+    After an error no new call is started, and the first in their order is raised.
     """
     results: dict[int, _Out] = {}
     errors: dict[int, BaseException] = {}
@@ -109,10 +107,8 @@ _NOT_PLAIN = re.compile(r"[^\t\n\r -~]")
 
 
 class _Exchange:
-    """One request with ``token``, which has ``limit_s`` seconds, and its answer: of a
-    connection, the part that the SDK's services use.
-
-    Raises EngineProblem without an answer, and LoginExpired for HTTP 401.
+    """One request with ``token`` and ``limit_s`` seconds: the part of a connection that
+    services use. Raises EngineProblem without an answer, LoginExpired for HTTP 401.
     """
 
     def __init__(
@@ -151,9 +147,8 @@ class _Exchange:
 
 
 def _without_control_characters(body: str) -> bytes:
-    """Return the XML ``body`` with a reference (``&#155;``) in place of each character
-    that controls a terminal: the SDK's libxml2 writes a line that is not well-formed to
-    stderr as it is.
+    """Return the XML ``body`` with references (``&#155;``) in place of what controls a
+    terminal: libxml2 writes a line that is not well-formed to stderr as it is.
     """
 
     def reference(match: re.Match[str]) -> str:
@@ -177,6 +172,7 @@ PATIENCE_S = 300.0
 # The timeout of a change, in timeouts of a reading: the engine gives VDSM 180 s for one
 # command (vdsTimeout), and a change may consist of several.
 ACT_TIMES = 10
+_BETWEEN_READS_S = 2.0
 # More parallel requests do not make an engine faster.
 AT_ONCE = 8
 _PAUSES_S = (1.0, 2.0, 5.0, 10.0)
@@ -185,11 +181,9 @@ _BUSY_PAUSES_S = (5.0, 15.0, 30.0, 60.0)
 
 
 class Session:
-    """An engine; the first request logs in, and a later one if the login has expired.
-    May be used by several threads.
-
-    ``correlation_id`` marks our changes in the engine's events. ``performed`` are the
-    changes that the engine made. ``listener`` gets notes for the operator.
+    """An engine, for several threads. The first request logs in, and a later one if
+    that has expired. ``correlation_id`` marks our changes in events; ``performed`` are
+    those made. ``listener`` gets notes for the operator.
     """
 
     def __init__(
@@ -267,12 +261,12 @@ class Session:
         before: Callable[[], None] = lambda: None,
     ) -> Any:
         """Make a change; return the SDK's result. ``before`` is called before each
-        attempt, and may raise.
+        attempt.
 
-        The change is sent again if it is certain that the engine did not make it: for
-        up to ``patience_s`` if the engine was not reached or the object is locked, for
-        up to BUSY_S if tasks or operations have to end first. Raises LostAnswer if the
-        engine may have made it, and EngineProblem, with the engine's reason, if not.
+        It is sent again only if the engine certainly did not make it: for
+        ``patience_s`` if it was not reached or the object is locked, for BUSY_S if
+        tasks have to end first. Raises LostAnswer if it may have made it, else
+        EngineProblem with the reason.
         """
 
         def once() -> Any:
@@ -289,10 +283,8 @@ class Session:
     def report_progress(
         self, call: Call, *, patience_s: float = 0.0, twice: bool = False
     ) -> Any:
-        """Make a change that records the run itself (job, events): it is not added to
-        ``performed``, and its timeout is that of a reading.
-
-        ``twice``: it may be sent again even if the engine may have made it. Raises as
+        """Make a change that records the run itself: not in ``performed``, with the
+        timeout of a reading. ``twice``: it may be sent again even if made. Raises as
         :meth:`perform`.
         """
 
@@ -309,12 +301,10 @@ class Session:
         test: Callable[[Any], Optional[_T]],
         doing: str,
         timeout_s: float,
-        every_s: float = 2.0,
     ) -> _T:
-        """Read every ``every_s`` until ``test`` of the result is not None; return that.
-
-        A status that the SDK does not know is None; ``test`` should keep waiting then.
-        Raises TimeoutProblem after ``timeout_s``, and as :meth:`read`.
+        """Read until ``test`` of the result is not None; return that. An unknown status
+        is None, and no end. Raises TimeoutProblem after ``timeout_s``, and as
+        :meth:`read`.
         """
         until = self.clock() + timeout_s
         while True:
@@ -326,12 +316,10 @@ class Session:
                 what = f"it is not complete after {timeout_s:.0f} s; last seen: "
                 what += _status_of(value)
                 raise TimeoutProblem("engine-wait-timeout", doing, what, TIMEOUT)
-            self.sleep(every_s)
+            self.sleep(_BETWEEN_READS_S)
 
     def close(self) -> None:
-        """Log out, unless the token comes from the settings. Never raises; may be
-        repeated.
-        """
+        """Log out, but from a token of the settings. Never raises; may be repeated."""
         self._closed = True
         with self._login:
             token, self._token = self._token, None
@@ -410,11 +398,7 @@ class Session:
         self.listener.note(f"{problem.one_line}; retrying for up to {limit_s:.0f} s")
 
     def _ask(self, asked: Union[Read, Call], limit_s: float) -> Any:
-        """Send ``asked`` once; return the SDK's result.
-
-        Raises EngineProblem, also after :meth:`close`, and TypeError for wrong
-        arguments.
-        """
+        """Send ``asked`` once; return the SDK's result. Raises EngineProblem."""
         if not _PATH.fullmatch(asked.path):
             what = f"the engine {self.where} has sent an invalid id: {asked.path!a}"
             # Not BROKEN: it was not sent, so nothing was changed.

@@ -20,7 +20,7 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
@@ -81,6 +81,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     Matrix,
     NameProblem,
     Refused,
+    counted,
     data_center_named,
     domain_named,
     hosts_named,
@@ -112,10 +113,9 @@ def connect(
 ) -> RdmaEngine:
     """Return the engine; the first request logs in, the end of ``with`` logs out.
 
-    What is not given comes from the environment (OVIRT_URL, OVIRT_USERNAME,
-    OVIRT_PASSWORD, OVIRT_CAFILE). ``hosts`` is how hosts are asked; without it, over
-    SSH with the engine's own key if we can read that, else they are unknown.
-    ``listener`` gets the progress and notes. Raises Problem if no engine is named.
+    What is not given comes from OVIRT_URL, OVIRT_USERNAME, OVIRT_PASSWORD,
+    OVIRT_CAFILE. Without ``hosts``, hosts are asked over SSH with the engine's own key
+    if we can read that, else they are unknown. Raises Problem if no engine is named.
     """
     given = {"engine_url": url, "username": username, "password": password}
     session = Session(from_sources(os.environ, {**given, "cafile": ca_file}))
@@ -151,6 +151,8 @@ class RdmaEngine:
         self._hosts = hosts
         self._states = states
         self._ask, self._tasks = ask, tasks
+        # When hosts were last asked for a plan.
+        self._asked_at = 0.0
 
     def __enter__(self) -> RdmaEngine:
         return self
@@ -176,8 +178,7 @@ class RdmaEngine:
         centers = {domain.data_center for domain in chosen}
         inside = {c.id for c in engine.clusters if c.data_center in centers}
         hosts = [host for host in engine.hosts if host.cluster in inside]
-        reports = (report for _, report in self._asked(hosts))
-        return transport.verify(engine, reports, hosts, chosen)
+        return transport.verify(engine, self._asked(hosts), chosen)
 
     def check_hosts(
         self,
@@ -187,10 +188,8 @@ class RdmaEngine:
         data_center: Optional[str] = None,
     ) -> Matrix:
         """Return for each host what prevents storage over RDMA; without names, of all.
-
-        ``policy`` is the one that they should have, or its text, and ``policy_file``
-        the file that fixes name; without it they are compared with each other. Raises
-        PolicyProblem.
+        ``policy`` (or its text) is what they should have, ``policy_file`` is for fixes;
+        without it they are compared with each other. Raises PolicyProblem.
         """
         if isinstance(policy, str):
             policy = parse_policy(policy, "the policy").policy
@@ -230,7 +229,7 @@ class RdmaEngine:
             return policy_push.PolicyPushResult({})
         if not approve(plan) or dry_run or access is None:
             return None
-        title = f"push a policy to {len(hosts)} host{'s' * (len(hosts) != 1)}"
+        title = f"push a policy to {counted(len(hosts), 'host')}"
         resume = (
             "hosts that were in progress have the old or the new policy, the others "
             "keep theirs; policy diff shows which; repeat it to continue"
@@ -350,11 +349,10 @@ class RdmaEngine:
         domains = list(
             dict.fromkeys(domain_named(engine, one, data_center) for one in each)
         )
-        run = _Run(approve, take_over, dry_run)
         if not all(domain.data_center for domain in domains):
             check_domains(engine, domains, request)
         center = data_center_of(domains[0])
-        with self._locked(engine, center, run) as states:
+        with self._locked(engine, center, take_over, dry_run) as (states, lock):
             state = conversions.latest_state(states, domains)
             conversions.refuse_other_runs(states, state)
             if state is not None and state.stage not in Stage.FINISHED:
@@ -364,15 +362,15 @@ class RdmaEngine:
                 state = state.with_batch(request.batch)
                 reports = self._stream(engine.hosts_of(center))
                 plan = conversions.plan_resume(state, engine, reports, request.without)
-                return self._carried_out(plan, run)
+                return self._carried_out(plan, approve, lock)
             earlier = conversions.earlier_conversions(states, domains)
             domains = conversions.with_related(
                 engine, states, domains, earlier, request.to
             )
             check_domains(engine, domains, request)
-            if run.lock is not None:
+            if lock is not None:
                 # Before the checks: the other run may have hosts in maintenance.
-                run.lock.check_free([center, *(domain.id for domain in domains)])
+                lock.check_free([center, *(domain.id for domain in domains)])
             evacuated = engine.hosts_of(center) if request.rolling else ()
             plan = conversions.plan_convert(
                 engine,
@@ -384,10 +382,10 @@ class RdmaEngine:
                 earlier=earlier,
                 now=time.time(),
             )
-            if not plan.steps and not run.dry_run:
+            if not plan.steps and not dry_run:
                 self._warn(plan)
                 return replace(plan.state, stage=Stage.CONVERTED)
-            return self._carried_out(plan, run)
+            return self._carried_out(plan, approve, lock)
 
     def revert(
         self,
@@ -407,8 +405,7 @@ class RdmaEngine:
         engine = read_engine(self.session, to_change=True)
         domain = self._domain_or_record(engine, name, data_center)
         center = data_center_of(domain)
-        run = _Run(approve, take_over, dry_run)
-        with self._locked(engine, center, run) as states:
+        with self._locked(engine, center, take_over, dry_run) as (states, lock):
             state = conversions.latest_state(states, [domain])
             if state is None:
                 raise refused(
@@ -425,7 +422,7 @@ class RdmaEngine:
             state = state.with_batch(batch)
             reports = self._stream(engine.hosts_of(center))
             plan = conversions.plan_revert(state, engine, reports)
-            return self._carried_out(plan, run)
+            return self._carried_out(plan, approve, lock)
 
     def heal(
         self,
@@ -445,22 +442,22 @@ class RdmaEngine:
         engine = read_engine(self.session, to_change=True)
         center = data_center_named(engine, data_center).id
         domains = transport.domains_to_verify(engine, names, data_center)
-        run, hosts = _Run(approve, take_over, dry_run), engine.hosts_of(center)
-        with self._locked(engine, center, run) as states:
+        hosts = engine.hosts_of(center)
+        with self._locked(engine, center, take_over, dry_run) as (states, lock):
             begun = (s for s in states if s.kind == HEAL)
             interrupted = next((s for s in begun if s.stage in Stage.UNDER_WAY), None)
             conversions.refuse_other_runs(states, interrupted)
             reports = self._stream(hosts)
             if interrupted is not None:
                 plan = conversions.plan_resume(interrupted, engine, reports)
-                return self._carried_out(plan, run)
+                return self._carried_out(plan, approve, lock)
             pinned = pinned_on(self.session, hosts)
             more: Any = {"pinned": pinned, "batch": batch, "now": time.time()}
             plan = conversions.plan_heal(engine, center, domains, reports, **more)
-            if not plan.state.hosts and not run.dry_run:
+            if not plan.state.hosts and not dry_run:
                 refuse_all(plan.warnings)
                 return replace(plan.state, stage=Stage.CONVERTED)
-            return self._carried_out(plan, run)
+            return self._carried_out(plan, approve, lock)
 
     def prepare_hosts(
         self,
@@ -484,8 +481,8 @@ class RdmaEngine:
         center = data_center_named(engine, data_center).id
         inside = {host.id for host in engine.hosts_of(center)}
         hosts = [h for h in hosts_named(engine, names) if h.id in inside]
-        run = _Run(approve, take_over, dry_run)
-        with self._locked(engine, center, run, prepares=True) as states:
+        held = self._locked(engine, center, take_over, dry_run, prepares=True)
+        with held as (states, lock):
             conversions.refuse_other_runs(states, None)
             file = self._preparation_file(center)
             earlier = file.read()
@@ -495,7 +492,7 @@ class RdmaEngine:
                 )
             else:
                 state = self._planned(engine, center, hosts, request, earlier)
-            if run.lock is None:
+            if lock is None:
                 approve((state, {host.id: host.status for host in engine.hosts}))
                 return None
             if all(record.stage in preparation.OVER for record in state.hosts):
@@ -503,10 +500,10 @@ class RdmaEngine:
             by_engine = any(one.way == preparation.REINSTALL for one in state.hosts)
             if by_engine and (problem := block_problem()):
                 raise problem
-            run.lock.check_free([center])
+            lock.check_free([center])
             if not approve((state, {})):
                 return None
-            lock, title = run.lock, f"prepare hosts of {state.name}"
+            title = f"prepare hosts of {state.name}"
             if self._tasks:
                 state = replace(state, job=lock.claim(state, title, [center]))
             with self._paused(
@@ -582,22 +579,24 @@ class RdmaEngine:
         self,
         engine: Engine,
         center: str,
-        run: _Run,
+        take_over: bool,
+        dry_run: bool,
         *,
         prepares: bool = False,
-    ) -> Iterator[list[ConversionState]]:
-        """Hold the lock of this machine, unless it is a dry run; yield the stored
-        states of a data center, with the present names. A run that ``prepares`` hosts
-        may continue another.
+    ) -> Iterator[tuple[list[ConversionState], Optional[DataCenterLock]]]:
+        """Hold this machine's lock; yield the states of a data center, with present
+        names, and the engine's lock. A dry run has no locks. ``prepares``: it may
+        continue another.
         """
+        lock = None
         with ExitStack() as held:
-            if not run.dry_run:
+            if not dry_run:
                 held.enter_context(self._states.only_run(center))
             states = [
                 conversions.renamed(state, engine)
                 for state in self._states.states(center)
             ]
-            if not run.dry_run:
+            if not dry_run:
                 jobs = [s.job for s in states if s.stage not in Stage.FINISHED]
                 present = self._preparation_file(center).read()
                 if present is not None and present.stage == preparation.PREPARING:
@@ -605,21 +604,16 @@ class RdmaEngine:
                         preparation.refuse_conversion()
                     jobs.append(present.job)
                 owner = self._states.owner()
-                run.lock = DataCenterLock(
-                    self.session, owner, jobs, take_over=run.take_over
-                )
-            yield states
+                lock = DataCenterLock(self.session, owner, jobs, take_over=take_over)
+            yield states, lock
 
     @contextmanager
     def _paused(
-        self,
-        lock: DataCenterLock,
-        lines: Callable[[], Sequence[str]],
-        title: str = "",
+        self, lock: DataCenterLock, lines: Callable[[], Sequence[str]], title: str = ""
     ) -> Iterator[Listener]:
-        """Yield the listener of a run with the job of its lock. If the run is
-        interrupted, ``lines`` say how to resume it; the job stays open, so that no
-        other run starts meanwhile.
+        """Yield the listener of a run with the job of its lock. After an interrupt,
+        ``lines`` say how to resume it, and the job stays open, so that no other run
+        starts.
         """
         job, listener = lock.job, self.session.listener
         try:
@@ -635,16 +629,19 @@ class RdmaEngine:
             raise
 
     def _carried_out(
-        self, plan: conversions.ConversionPlan, run: _Run
+        self,
+        plan: conversions.ConversionPlan,
+        approve: Approve,
+        lock: Optional[DataCenterLock],
     ) -> Optional[ConversionState]:
-        state, lock = plan.state, run.lock
+        state = plan.state
         if lock is None:
-            run.approve(plan)
+            approve(plan)
             return None
         access = self._access()
         if state.stage in Stage.UNDER_WAY:
             lock.check_free(conversions.concerned(state))
-        if not self._approved(plan, run.approve):
+        if not self._approved(plan, approve):
             return None
         if self._tasks:
             about = conversions.concerned(state)
@@ -655,7 +652,7 @@ class RdmaEngine:
         with self._paused(
             lock, lambda: conversions.interrupted_lines(file.last or state)
         ) as listener:
-            fresh = time.monotonic() - run.began <= FRESH_S
+            fresh = time.monotonic() - self._asked_at <= FRESH_S
             observed = plan.observed if fresh else {}
             state = ConversionRun(
                 session=self.session,
@@ -708,6 +705,7 @@ class RdmaEngine:
         return self._ask(hosts, self._hosts)
 
     def _stream(self, hosts: Sequence[Host]) -> Iterator[HostReport]:
+        self._asked_at = time.monotonic()
         return (report for _, report in self._ask(hosts, self._access()))
 
     def _reports(self, hosts: Sequence[Host]) -> dict[str, HostReport]:
@@ -717,15 +715,3 @@ class RdmaEngine:
 # What hosts reported for the plan is good for the first of them so long, with the
 # question; a push waits longer for another run on the host.
 FRESH_S = 10.0
-
-
-@dataclass
-class _Run:
-    """How a conversion is run; ``lock`` is None in a dry run."""
-
-    approve: Approve
-    take_over: bool
-    dry_run: bool
-    lock: Optional[DataCenterLock] = None
-    # Before the hosts were asked.
-    began: float = field(default_factory=time.monotonic)

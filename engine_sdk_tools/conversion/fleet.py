@@ -2,11 +2,9 @@
 """Condense engine and hosts, as they are now, for the decisions of a conversion, and
 record how they were before it. Pure, but for what reads virtual machines.
 
-It has the engine as it is now and, of each host's last report, the policy and the
-transports of the exports concerned. Virtual machines that prevent a conversion are read
-from the engine beforehand. Leases, inserted CDs, image transfers and tasks cannot be
-read: the engine refuses the deactivation because of them, which ends the conversion
-with the engine's reason and without a change.
+Virtual machines that prevent a conversion are read beforehand. Leases, inserted CDs,
+image transfers and tasks cannot be read: the engine refuses the deactivation because of
+them, which ends the conversion with the engine's reason and without a change.
 
 A conversion may be followed by another of the same domains: for later hosts, with
 another domain, or to the other transport. Its records then take over the ``first``
@@ -74,9 +72,7 @@ UP = "up"
 
 @dataclass(frozen=True)
 class Observation:
-    """One host's condensed report. ``transports`` are those of mounted exports, by
-    export; ``problem`` says why there is no report.
-    """
+    """One host's report: ``transports`` by mounted export; ``problem``: why none."""
 
     policy: PolicyFiles = NO_FILES
     digest: Optional[str] = None
@@ -139,9 +135,7 @@ class Snapshot:
         return replace(self, observations={**self.observations, name: observed})
 
     def changed(self, kind: str, id: str, **changes: Any) -> Snapshot:
-        """Return the snapshot with fields of one object of the engine changed; ``kind``
-        is ``hosts``, ``domains``, ``clusters`` or ``connections``.
-        """
+        """Return the snapshot with fields of one of the engine's ``kind`` changed."""
         every = getattr(self.engine, kind)
         now = tuple(replace(one, **changes) if one.id == id else one for one in every)
         engine: dict[str, Any] = {kind: now}
@@ -151,9 +145,7 @@ class Snapshot:
 def wanted_transports(
     state: ConversionState, host: HostRecord
 ) -> dict[str, Optional[str]]:
-    """Return each domain's export with the transport that ``host`` should use; None if
-    that is unknown, and nothing has to be proven.
-    """
+    """Return the transport that ``host`` should use, by export; None: any."""
     return {str(d.export): _wanted(state, host, d) for d in state.domains}
 
 
@@ -177,9 +169,7 @@ def _wanted(
 def unlike(
     state: ConversionState, host: HostRecord, observed: Observation
 ) -> tuple[str, ...]:
-    """Return a sentence per mount of ``host`` that is not as it should be; none if the
-    host is proven.
-    """
+    """Return a sentence per mount of ``host`` that is not as it should be."""
     wrong = []
     for export, wanted in wanted_transports(state, host).items():
         transport = observed.transports.get(export)
@@ -310,9 +300,7 @@ def _first_options(
 
 
 def as_at_first(state: ConversionState) -> ConversionState:
-    """Return ``state`` for a revert: its baseline is what it found, as if it were the
-    first conversion.
-    """
+    """Return ``state`` for a revert, as if it were the first conversion."""
     if not state.is_again:
         return state
     hosts = tuple(_as_at_first(h, state.domains) for h in (*state.hosts, *state.former))
@@ -377,11 +365,9 @@ def digest_of_others(policy: PolicyFiles, files: Sequence[FileChange]) -> str:
 
 def row_options(row: StorageConnection, to: str) -> str:
     """Return the mount options of ``row`` for the transport ``to``, unchanged if they
-    already choose it.
-
-    ``rdma6`` for an IPv6 address, because ``rdma`` means IPv4 to mount.nfs (nfs(5)).
-    A host with a rule for the export ignores them. Raises OptionsProblem for a port
-    that is not a number, ExportProblem for a row without a valid export.
+    choose it. ``rdma6`` for an IPv6 address: ``rdma`` means IPv4 to mount.nfs (nfs(5)).
+    Raises OptionsProblem for a wrong port, ExportProblem for a row without a valid
+    export.
     """
     options = MountOptions.parse(row.mount_options)
     if to != RDMA:
@@ -447,10 +433,9 @@ def of_each(
 ) -> dict[str, _T]:
     """Return ``work`` of each host, by its name, in the order of ``hosts``.
 
-    A report has some hundred kilobytes and there may be hundreds, so they are read one
-    by one, in any order, and only the results are kept. Those of other hosts are
-    ignored. A host without a report, or whose report makes our own code fail, has one
-    that says so.
+    Reports have some hundred kilobytes each, so they are read one by one, in any order,
+    and only the results are kept. A host without a report, or whose report makes our
+    own code fail, has one that says so.
     """
     by_name = {host.name: host for host in hosts}
     results: dict[str, _T] = {}

@@ -34,6 +34,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     Engine,
     Host,
     Refused,
+    counted,
     domain_status,
 )
 from ovirt_rdma.host.errors import Problem, Sentence
@@ -321,10 +322,8 @@ class StateFolder:
 
     @contextmanager
     def only_run(self, data_center: str) -> Iterator[None]:
-        """Hold the lock of a data center: one run at a time changes its hosts.
-
-        Raises LockHeld (75) if another run of this machine has it, and
-        StateFileProblem if its file cannot be opened or the id is invalid.
+        """Hold the lock of a data center: one run at a time changes its hosts. Raises
+        LockHeld (75), and StateFileProblem if it cannot be opened or the id is invalid.
         """
         path = self._folder / f"{_checked(data_center)}.lock"
         try:
@@ -348,9 +347,8 @@ class StateFolder:
             os.close(descriptor)
 
     def owner(self) -> str:
-        """Return the name of this folder for others, created once: the machine's name
-        and a random word. A machine that has a copy of the folder, or shares it, gets a
-        name of its own. Raises StateFileProblem.
+        """Return the name of this folder for others, created once: machine and a random
+        word. A copy of it elsewhere gets its own. Raises StateFileProblem.
         """
         path = self._folder / f"owner-{_this_machine()}"
         try:
@@ -373,37 +371,25 @@ class StateFolder:
         return owner
 
     def file_for(self, state: ConversionState) -> StateFile:
-        """Return the file of a state, named by the data center for a heal, otherwise by
-        the first domain.
-        """
+        """Return the file of a state: by data center for a heal, else by domain."""
         key = state.data_center if state.kind == HEAL else state.domains[0].id
         return StateFile(self.path_for(state.kind, key))
 
     def path_for(self, kind: str, id: str) -> Path:
-        """Return the path of the file of a ``kind`` of run, of an object with ``id``.
-        Raises StateFileProblem.
-        """
+        """Return the path for a ``kind`` of run on ``id``. Raises StateFileProblem."""
         return self._folder / f"{kind}-{_checked(id)}.json"
 
     def states(self, data_center: str) -> list[ConversionState]:
-        """Return all states of a data center. Raises StateFileProblem for the first
-        invalid file, because it is unknown which domains are in it.
-        """
-        states = []
-        for kind in (CONVERT, HEAL):
-            for path in sorted(self._folder.glob(f"{kind}-*.json")):
-                state = StateFile(path).read()
-                if state is not None and state.data_center == data_center:
-                    states.append(state)
-        return states
+        """Return all states of a data center. Raises StateFileProblem if one is bad."""
+        kinds = (CONVERT, HEAL)
+        paths = [p for k in kinds for p in sorted(self._folder.glob(f"{k}-*.json"))]
+        states = [StateFile(path).read() for path in paths]
+        return [s for s in states if s is not None and s.data_center == data_center]
 
 
 def _this_machine() -> str:
-    """Return a digest that a clone of this machine does not have, because it has
-    another machine-id(5) or another name.
-
-    As sd_id128_get_machine_app_specific(3) makes it, since the id is not to be
-    published.
+    """Return a digest that a clone with another machine-id(5) or name does not have, as
+    sd_id128_get_machine_app_specific(3) makes it: the id is not to be published.
     """
     id = b""
     with contextlib.suppress(OSError):
@@ -413,11 +399,9 @@ def _this_machine() -> str:
 
 
 class RecordFile(Generic[_Record]):
-    """A file with one dataclass of plain data, and its digest.
-
-    Subclasses say which: ``record``, the ``envelope`` of the file, and for a file that
-    is invalid the ``id`` of the problem and the ``fix``. ``last`` is the state that was
-    written last, also if that failed: it is true all the same.
+    """A file with one dataclass of plain data, and its digest. Subclasses have the
+    ``record``, the ``envelope``, and ``id`` and ``fix`` for an invalid file. ``last``
+    was written last, or should have been: it is true all the same.
     """
 
     record: type[_Record]
@@ -511,63 +495,73 @@ def check_domains(
     engine: Engine, domains: Sequence[Domain], request: ConversionRequest
 ) -> None:
     """Raise Refused with everything for which a domain cannot be converted at all."""
-    against: list[Refused] = []
+    against = [*_unfit(engine, domains, request)]
+    if against:
+        fixes = dict.fromkeys(fix for _, _, fix in against)
+        sentences = [Sentence(id, text) for id, text, _ in against]
+        raise Refused(sentences, "; ".join(fixes))
+
+
+def _unfit(
+    engine: Engine, domains: Sequence[Domain], request: ConversionRequest
+) -> Iterator[tuple[str, str, str]]:
+    """Yield why domains cannot be converted: an id, a sentence, and what to do."""
     for domain in domains:
+        name = domain.name
         if domain.hosted_engine:
-            text = (
-                f"{domain.name} is the hosted engine's domain: its agent mounts it "
-                "before the engine starts, and the engine never unmounts it"
+            yield (
+                "domain-of-hosted-engine",
+                f"{name} is the hosted engine's domain: its agent mounts it before "
+                "the engine starts, and the engine never unmounts it",
+                _HOSTED_ENGINE,
             )
-            against.append(refused("domain-of-hosted-engine", text, _HOSTED_ENGINE))
         elif domain.storage_type != "nfs" or domain.connection is None:
-            text = (
-                f"{domain.name} is of type {domain.storage_type}, not nfs: ovirt-rdma "
+            yield (
+                "domain-not-nfs",
+                f"{name} is of type {domain.storage_type}, not nfs: ovirt-rdma "
                 "converts NFS domains only, and the engine cannot change the type of a "
-                "domain"
+                "domain",
+                "create an NFS domain and move the disks to it",
             )
-            fix = "create an NFS domain and move the disks to it"
-            against.append(refused("domain-not-nfs", text, fix))
         elif domain.data_center is None:
             fix = "attach it first, or create a new one (domain create)"
-            against.append(_not_attached(domain, fix))
+            yield "domain-not-attached", _not_attached(domain), fix
         its = {d.data_center for d in engine.domains if d.id == domain.id}
         if domain.data_center and its - {domain.data_center, None}:
-            text = (
-                f"{domain.name} is attached to {len(its)} data centers, which share "
-                "its storage connection"
+            yield (
+                "domain-in-several-data-centers",
+                f"{name} is attached to {len(its)} data centers, which share its "
+                "storage connection",
+                "detach it from the others first",
             )
-            fix = "detach it from the others first"
-            against.append(refused("domain-in-several-data-centers", text, fix))
     centers = {d.data_center for d in domains if d.data_center}
     if len(centers) > 1:
-        text = "the domains are in several data centers"
-        fix = "convert the domains of each data center separately"
-        against.append(refused("domains-of-several-data-centers", text, fix))
+        yield (
+            "domains-of-several-data-centers",
+            "the domains are in several data centers",
+            "convert the domains of each data center separately",
+        )
     if not request.rolling and len(centers) == 1 and not request.allow_datacenter_down:
         names = _last_active(engine, domains)
         if names:
-            text = (
+            yield (
+                "domain-last-active",
                 f"no data domain other than {names} is active: its maintenance takes "
-                "the whole data center down"
+                "the whole data center down",
+                "use --rolling, or --allow-datacenter-down",
             )
-            fix = "use --rolling, or --allow-datacenter-down"
-            against.append(refused("domain-last-active", text, fix))
-    if against:
-        fixes = dict.fromkeys(one.fix for one in against)
-        sentences = [sentence for one in against for sentence in one.sentences]
-        raise Refused(sentences, "; ".join(fixes))
 
 
 def data_center_of(domain: Domain) -> str:
     """Return the data center of a domain, by id. Raises Refused if it is in none."""
     if domain.data_center is None:
-        raise _not_attached(domain, "attach it first")
+        raise Refused([_not_attached(domain)], "attach it first")
     return domain.data_center
 
 
-def _not_attached(domain: Domain, fix: str) -> Refused:
+def _not_attached(domain: Domain) -> Sentence:
     text = f"{domain.name} is not attached to a data center, so no host mounts it"
-    return refused("domain-not-attached", text, fix)
+    return Sentence("domain-not-attached", text)
 
 
 def _last_active(engine: Engine, domains: Sequence[Domain]) -> str:
@@ -593,24 +587,18 @@ def domain_offenders(
     options: str,
     users: Sequence[str],
 ) -> Iterator[Sentence]:
-    """Yield objections to the domain's status, users and new mount ``options``.
-
-    ``users`` are the running virtual machines with a disk on it.
+    """Yield objections to the domain's status, its running ``users``, and new
+    ``options``.
     """
-    status = domain.status
+    status, wrong = domain.status, ""
     if request.rolling and status != "active":
-        yield Sentence(
-            "domain-not-active",
-            f"{domain.name} is {domain_status(engine, domain)}: for a rolling "
-            "conversion it has to be active; in maintenance it can be converted "
-            "without --rolling",
-        )
+        wrong = ": for a rolling conversion it has to be active; in maintenance it can "
+        wrong += "be converted without --rolling"
     elif status not in ("active", "maintenance"):
-        yield Sentence(
-            "domain-not-active",
-            f"{domain.name} is {domain_status(engine, domain)}; it has to be active or "
-            "in maintenance",
-        )
+        wrong = "; it has to be active or in maintenance"
+    if wrong:
+        text = f"{domain.name} is {domain_status(engine, domain)}{wrong}"
+        yield Sentence("domain-not-active", text)
     if not request.rolling and status == "active" and users:
         yield Sentence(
             "domain-in-use",
@@ -627,10 +615,8 @@ def fleet_offenders(
     clusters: Sequence[Cluster] = (),
     pinned: Optional[Mapping[str, Sequence[str]]] = None,
 ) -> Iterator[Sentence]:
-    """Yield objections to the hosts as a whole.
-
-    ``clusters`` are those of the hosts; ``pinned`` are the names of running virtual
-    machines that must not leave their host, by the host's id.
+    """Yield objections to the hosts as a whole. ``pinned`` are the names of running
+    virtual machines that must not leave their host, by its id.
     """
     yield from without_offenders(hosts, request)
     if not request.rolling:
@@ -672,9 +658,7 @@ def without_offenders(
 def upgrade_offenders(
     clusters: Sequence[Cluster], going: Sequence[Host]
 ) -> Iterator[Sentence]:
-    """Yield the clusters of ``going`` that are being upgraded by others: two programs
-    would move hosts to maintenance at the same time.
-    """
+    """Yield the clusters of ``going`` that others upgrade, which moves hosts too."""
     concerned = {host.cluster for host in going}
     for cluster in clusters:
         others = cluster.upgrade_in_progress and not cluster.is_ours
@@ -719,14 +703,12 @@ def moving_offenders(
     yield from upgrade_offenders(clusters, going)
     for host in going:
         names = pinned.get(host.id, ())
+        out = f", or leave the host out (--without {host.name})" * can_be_left_out
         if names:
-            advice = "stop them"
-            if can_be_left_out:
-                advice += f", or leave the host out (--without {host.name})"
             yield Sentence(
                 "host-vms-pinned",
                 f"{host.name} has running virtual machines that are pinned to it: "
-                f"{', '.join(names)}; {advice}",
+                f"{', '.join(names)}; stop them{out}",
             )
     for cluster in dict.fromkeys(host.cluster for host in going):
         up_inside = [host for host in up if host.cluster == cluster]
@@ -738,11 +720,9 @@ def moving_offenders(
         names = ", ".join(host.name for host in up_inside)
         why = f"{names} is the only host of its cluster that is up, so its"
         if len(up_inside) > 1:
-            why = (
-                f"--batch {batch} moves {names} to maintenance at once, which are all "
-                "hosts of their cluster that are up, so their"
-            )
-        vms = f"{machines} virtual machine{'s' * (machines != 1)}"
+            why = f"--batch {batch} moves {names} to maintenance at once, which are "
+            why += "all hosts of their cluster that are up, so their"
+        vms = counted(machines, "virtual machine")
         yield Sentence("evacuation-impossible", f"{why} {vms} cannot be migrated")
 
 

@@ -3,18 +3,17 @@
 decide the next step of any conversion, rolling or offline, simulate all steps, and
 change the stage with a step, after a failure and at the end. Pure.
 
-Each host or batch gets its policy, goes to maintenance, is activated and proven; the
-SPM is last. The engine's row is changed last on the way forward and first on the way
-back, so that hosts without the add-on never get options that they are not ready for. If
-the row decides (``by_row``), it is changed first in both directions.
+Rolling, each host or batch gets its policy, goes to maintenance, is activated and
+proven; the SPM is last. The engine's row is changed last on the way forward and first
+on the way back, so that hosts without the add-on never get options that they are not
+ready for. If the row decides (``by_row``), it is changed first in both directions.
 
-The order: policies, domains to maintenance, unmount verified on every host, mount
+Offline: policies, domains to maintenance, unmount verified on every host, mount
 options, domains active, every host proven. VDSM would silently reuse a mount that a
 host has kept, with the old transport (MountConnection.connect), so such a host goes
 through maintenance first.
 
-The dry run applies the same decisions to a simulated engine in which every step is
-successful, so it shows the steps of a run without failures.
+The dry run applies the same decisions to a simulated engine without failures.
 """
 
 from __future__ import annotations
@@ -53,6 +52,8 @@ from ovirt_rdma.engine_sdk_tools.model import (
     status_words,
 )
 from ovirt_rdma.host.policy.load import NO_FILES, PolicyFiles
+
+_MAINTENANCE, _ACTIVE = "maintenance", "active"
 
 # The steps of a run on hosts, a conversion or a preparation.
 
@@ -178,12 +179,12 @@ def push(host: HostRecord, policy: PolicyFiles) -> RunStep:
 def mark(record: Named, stage: str, why: str = "") -> RunStep:
     """Store the stage of a host or a domain."""
     marks: dict[str, object] = {"stage": stage}
-    of_domain = isinstance(record, DomainRecord)
-    if not of_domain:
-        marks["why"] = why
-        if stage in (Stage.DONE, Stage.UNMOUNTED):
-            marks["ours"] = False
-    return RunStep(Kind.MARK, record.name, marks=marks, of_domain=of_domain)
+    if isinstance(record, DomainRecord):
+        return RunStep(Kind.MARK, record.name, marks=marks, of_domain=True)
+    marks["why"] = why
+    if stage in (Stage.DONE, Stage.UNMOUNTED):
+        marks["ours"] = False
+    return RunStep(Kind.MARK, record.name, marks=marks)
 
 
 def fail(record: Named, why: str) -> RunStep:
@@ -195,9 +196,8 @@ def fail(record: Named, why: str) -> RunStep:
 def set_row(domain: DomainRecord, options: str, *, force: bool) -> RunStep:
     """Change only the mount options of a domain's row.
 
-    The request never names a host: with force, that sets the domain to maintenance.
-    Address and path are also sent for an IPv6 address, which the engine's merge would
-    truncate.
+    Never with a host: with force, that sets the domain to maintenance. Address and path
+    are sent too if it is IPv6, which the engine's merge would truncate.
     """
     row: dict[str, Any] = {"mount_options": options}
     if ":" in (domain.address or ""):
@@ -213,16 +213,8 @@ def set_row(domain: DomainRecord, options: str, *, force: bool) -> RunStep:
     return RunStep(Kind.CALL, domain.name, doing, call, of_domain=True, options=options)
 
 
-def begin_upgrade(cluster: Cluster) -> RunStep:
-    """Set the flag of a cluster, as oVirt's role cluster_upgrade does."""
-    call = _upgrade_call(cluster, types.ClusterUpgradeAction.START)
-    return RunStep(Kind.BEGIN_UPGRADE, cluster.name, call.doing, call, of_domain=True)
-
-
 def upgrades_to_end(clusters: Iterable[Cluster], data_center: str) -> list[Call]:
-    """Return the requests that clear our flags of the clusters of a data center. The
-    engine would clear those of others too.
-    """
+    """Return the requests that clear our flags of clusters, not those of others."""
     return [
         _upgrade_call(cluster, types.ClusterUpgradeAction.FINISH)
         for cluster in clusters
@@ -242,59 +234,43 @@ def _of_attached(
     state: ConversionState,
     domain: DomainRecord,
     doing: str,
-    *until: str,
     method: str = "",
-    before: str = "",
+    **more: Any,
 ) -> RunStep:
-    """Return a step of a domain: the request ``method``, or else a wait ``until`` it
-    has one of these statuses.
-    """
+    """Return a step of a domain: the request ``method``, or else a wait."""
     # Only this path shows its status.
     path = f"datacenters/{state.data_center}/storagedomains/{domain.id}"
-    return RunStep(
-        Kind.CALL if method else Kind.WAIT_IN,
-        domain.name,
-        doing,
-        Call(path, method, doing, subject=domain.name) if method else None,
-        before=before,
-        until=until,
-        path=path,
-        of_domain=True,
-    )
+    call = Call(path, method, doing, subject=domain.name) if method else None
+    kind = Kind.CALL if method else Kind.WAIT_IN
+    return RunStep(kind, domain.name, doing, call, path=path, of_domain=True, **more)
 
 
 def deactivate(state: ConversionState, domain: DomainRecord) -> RunStep:
     """Move a domain to maintenance: all hosts unmount it."""
-    doing, stage = f"moving {domain.name} to maintenance", Stage.ENTERING
-    return _of_attached(
-        state, domain, doing, "maintenance", method="deactivate", before=stage
-    )
+    doing = f"moving {domain.name} to maintenance"
+    more = {"before": Stage.ENTERING, "until": (_MAINTENANCE,)}
+    return _of_attached(state, domain, doing, "deactivate", **more)
 
 
 def activate(state: ConversionState, domain: DomainRecord) -> RunStep:
     """Activate a domain: all hosts mount it."""
-    doing, stage = f"activating {domain.name}", Stage.LEAVING
-    return _of_attached(state, domain, doing, "active", method="activate", before=stage)
+    more = {"before": Stage.LEAVING, "until": (_ACTIVE,)}
+    return _of_attached(state, domain, f"activating {domain.name}", "activate", **more)
 
 
-def wait_domain(
-    state: ConversionState, domain: DomainRecord, wanted: str, *others: str
-) -> RunStep:
-    """Wait until a domain has the status ``wanted`` or one of ``others``."""
-    shown = "in maintenance" if wanted == "maintenance" else wanted
-    doing = f"waiting for {domain.name} to be {shown}"
-    return _of_attached(state, domain, doing, wanted, *others)
+def wait_domain(state: ConversionState, domain: DomainRecord, *until: str) -> RunStep:
+    """Wait until a domain has one of these statuses, the first of which is wanted."""
+    doing = f"waiting for {domain.name} to be {status_words(until[0])}"
+    return _of_attached(state, domain, doing, until=until)
 
 
 # Change the stage.
 
 
 def failed(state: ConversionState, step: RunStep, why: str) -> ConversionState:
-    """Return the state after ``step``, of a host or domain, has failed.
-
-    A conversion is rolled back: rolling on the hosts in progress, offline on all. An
-    unchanged host stays so. A failure on the way back is recorded, and the other hosts
-    continue.
+    """Return the state after ``step``, of a host or domain, has failed: a conversion is
+    rolled back, rolling on the hosts in progress, offline on all. A failure on the way
+    back is recorded, and the other hosts continue.
     """
     subject = step.subject
     host = None if step.of_domain else state.host(subject)
@@ -355,10 +331,8 @@ def finished(state: ConversionState) -> ConversionState:
 
 
 def all_back(state: ConversionState) -> ConversionState:
-    """Return the state of an offline conversion on its way back.
-
-    If a domain was active again, it may be mounted with the new options and has to be
-    deactivated once more; otherwise it only has to be activated.
+    """Return the state of an offline conversion on its way back. A domain that was
+    active again may be mounted with the new options, and is deactivated once more.
     """
     stage = Stage.TODO if any(d.touched for d in state.domains) else Stage.LEAVING
     names = [h.name for h in state.hosts]
@@ -370,16 +344,14 @@ def all_back(state: ConversionState) -> ConversionState:
 
 # Why there is nothing to do for a host.
 REMOVED = "it is no longer in the engine"
-_MAINTENANCE = "maintenance"
 
 
 def host_step(  # noqa: PLR0911 - one row per status
     now: Snapshot, host: HostRecord, done: str = Stage.DONE
 ) -> RunStep:
-    """Return the next step of a host, from its status and its own report.
-
-    ``done`` is its stage in the end. With UNMOUNTED nothing is mounted on it then, else
-    its domains as wanted; offline, it is not remounted for that.
+    """Return the next step of a host, from its status and its own report. ``done`` is
+    its last stage; with UNMOUNTED nothing is mounted on it then. Offline, it is not
+    remounted.
     """
     if now.host(host) is None:
         return mark(host, Stage.DONE, REMOVED)
@@ -445,13 +417,11 @@ def _ask(host: HostRecord, observed: Optional[Observation]) -> RunStep:
 
 
 def _is(host: HostRecord, status: Optional[str]) -> str:
-    hint = ""
+    sentence = f"{host.name} is {status_words(status)}"
     if status == "non_operational":
-        hint = (
-            ": it could not connect all of its storage (see vdsm.log there), or the "
-            "engine restarted before it requested that"
-        )
-    return f"{host.name} is {status_words(status)}{hint}"
+        sentence += ": it could not connect all of its storage (see vdsm.log there), "
+        sentence += "or the engine restarted before it requested that"
+    return sentence
 
 
 def policy_step(now: Snapshot, host: HostRecord) -> Optional[RunStep]:
@@ -492,11 +462,11 @@ def _somebody_elses(host: HostRecord, observed: Observation, loaded: str) -> str
     return ""
 
 
-def _only_policy(now: Snapshot, host: HostRecord, then: RunStep) -> RunStep:
-    """Return the next step of a host that only gets its policy, and ``then``."""
+def _only_policy(now: Snapshot, host: HostRecord, stage: str, why: str = "") -> RunStep:
+    """Return the next step of a host that only gets its policy, and its mark."""
     if now.host(host) is None:
         return mark(host, Stage.DONE, REMOVED)
-    return policy_step(now, host) or then
+    return policy_step(now, host) or mark(host, stage, why)
 
 
 def _first(now: Snapshot, steps: Sequence[RunStep]) -> Optional[RunStep]:
@@ -602,9 +572,7 @@ def _current_hosts(now: Snapshot) -> list[HostRecord]:
 
 
 def _startable(now: Snapshot) -> list[HostRecord]:
-    """Return the hosts that wait for their turn; if there are others, without the SPM,
-    whose turn is the last.
-    """
+    """Return the hosts that wait for their turn; that of the SPM is the last."""
     waiting = [
         h
         for h in now.state.hosts
@@ -624,11 +592,9 @@ def _broken(now: Snapshot) -> Optional[RunStep]:
         status = now.status(host)
         converted = host.stage == Stage.DONE and host.touched
         if converted and host_is(status, LACKS, BROKEN):
-            return fail(
-                now.state.domains[0],
-                f"{host.name} was converted and up, but is {status_words(status)} now; "
-                "the other hosts are not started",
-            )
+            why = f"{host.name} was converted and up, but is {status_words(status)} now"
+            why += "; the other hosts are not started"
+            return fail(now.state.domains[0], why)
     return None
 
 
@@ -638,7 +604,7 @@ def _away(now: Snapshot) -> Optional[RunStep]:
         waits = host.goal == now.state.goal and host.stage not in Stage.OVER
         if waits and not now.takes_part(host):
             why = f"it was {status_words(host.found)}, and stays so"
-            return _only_policy(now, host, mark(host, Stage.LEFT, why))
+            return _only_policy(now, host, Stage.LEFT, why)
     return None
 
 
@@ -657,12 +623,10 @@ def _new_hosts(now: Snapshot) -> Optional[RunStep]:
 
 # Offline: all at once, while the domains are in maintenance.
 
-_ACTIVE = "active"
-
 
 def _policies(now: Snapshot) -> Optional[RunStep]:
     waiting = [host for host in now.state.hosts if host.stage == Stage.TODO]
-    return _first(now, [_only_policy(now, h, mark(h, Stage.PREPARED)) for h in waiting])
+    return _first(now, [_only_policy(now, h, Stage.PREPARED) for h in waiting])
 
 
 def _close(now: Snapshot) -> Optional[RunStep]:
@@ -742,7 +706,9 @@ def _upgrade_step(now: Snapshot, step: RunStep) -> Optional[RunStep]:
         if cluster.name in now.unmarked:
             continue
         if not cluster.upgrade_in_progress:
-            return begin_upgrade(cluster)
+            call = _upgrade_call(cluster, types.ClusterUpgradeAction.START)
+            kind, name = Kind.BEGIN_UPGRADE, cluster.name
+            return RunStep(kind, name, call.doing, call, of_domain=True)
         if not now.state.undoes:
             return fail(now.state.domains[0], upgrade_running(cluster))
     return None
@@ -782,16 +748,13 @@ def _after(now: Snapshot, step: RunStep) -> Snapshot:
             now = now.seen(asked, _expected(now, asked))
         return now
     if kind == Kind.PUSH:
-        digest = digest_of(step.policy)
-        new = replace(
-            _expected(now, name), policy=step.policy, digest=digest, problem=""
-        )
+        old, digest = _expected(now, name), digest_of(step.policy)
+        new = replace(old, policy=step.policy, digest=digest, problem="")
         return now.seen(name, new)
     if kind == Kind.BEGIN_UPGRADE:
         cluster = next(c for c in now.engine.clusters if c.name == name)
-        ours = cluster.our_upgrade
-        changes = {"upgrade_in_progress": True, "upgrade_correlation_id": ours}
-        return now.changed("clusters", cluster.id, **changes)
+        changes = {"upgrade_correlation_id": cluster.our_upgrade}
+        return now.changed("clusters", cluster.id, upgrade_in_progress=True, **changes)
     if step.of_domain:
         domain = next(d for d in now.state.domains if d.name == name)
         if step.options is not None:
@@ -814,9 +777,7 @@ def _after(now: Snapshot, step: RunStep) -> Snapshot:
 
 def _with_mounts(now: Snapshot, host: HostRecord, *, mounted: bool) -> Snapshot:
     wanted = wanted_transports(now.state, host) if mounted else {}
-    transports = {
-        export: transport for export, transport in wanted.items() if transport
-    }
+    transports = {export: word for export, word in wanted.items() if word}
     old = _expected(now, host.name)
     return now.seen(host.name, replace(old, transports=transports))
 

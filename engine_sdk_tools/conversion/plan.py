@@ -74,9 +74,8 @@ Reports = Iterable[HostReport]
 
 @dataclass(frozen=True)
 class ConversionPlan:
-    """``state`` is the one at the start; ``steps`` are those that change something, in
-    order, none if there is nothing to do; ``warnings`` are sentences. ``observed`` are
-    the hosts as they were asked, by name.
+    """``state`` at the start; the ``steps`` that change something, in order;
+    ``warnings``; and ``observed``, the hosts as they were asked, by name.
     """
 
     state: ConversionState
@@ -96,12 +95,10 @@ def plan_convert(
     earlier: Sequence[ConversionState] = (),
     now: float = 0.0,
 ) -> ConversionPlan:
-    """Check a conversion of ``domains``, of one data center, and plan it.
-
-    ``reports`` has all hosts of the data center. ``users`` are the virtual machines
-    that run on a domain, by its name, ``pinned`` those that must not leave a host, by
-    its id; ``earlier`` are earlier conversions.
-    Raises Refused and ChecksFailed with all objections.
+    """Check a conversion of ``domains``, of one data center, and plan it. ``users`` are
+    the virtual machines running on a domain, by its name, ``pinned`` those that must
+    not leave a host, by its id; ``earlier`` conversions have the baseline. Raises
+    Refused and ChecksFailed with all objections.
     """
     model.check_domains(engine, domains, request)
     center = str(domains[0].data_center)
@@ -146,11 +143,9 @@ def plan_resume(
     reports: Reports,
     without: Sequence[str] = (),
 ) -> ConversionPlan:
-    """Plan the rest of a conversion that was interrupted or has stopped.
-
-    Hosts that were not started are checked again, and hosts that were added to the data
-    center since are included. The hosts named in ``without`` are left unchanged, as are
-    those that were left out before and are still not up. Raises ChecksFailed.
+    """Plan the rest of a conversion that was interrupted or has stopped: hosts not
+    started are checked again, new ones included, and those in ``without`` left
+    unchanged, as those left out before that are still not up. Raises ChecksFailed.
     """
     state = renamed(state, engine)
     if without and state.stage not in (Stage.CONVERTING, Stage.STOPPED):
@@ -322,11 +317,9 @@ def plan_heal(
     batch: int = 1,
     now: float = 0.0,
 ) -> ConversionPlan:
-    """Plan which hosts of a data center go through maintenance for ``domains``.
-
-    ``pinned`` are virtual machines that must not leave a host, by its id. The plan has
-    no steps if nothing is degraded, or if a remount would not help; ``warnings`` say
-    so. Raises ChecksFailed if the hosts cannot go to maintenance.
+    """Plan which hosts go through maintenance for ``domains``; ``pinned`` as in
+    plan_convert. No steps if nothing is degraded or a remount would not help, which
+    ``warnings`` say. Raises ChecksFailed if hosts cannot go to maintenance.
     """
     warnings = [
         Sentence(
@@ -404,10 +397,7 @@ def _judged(
 
 
 def reverting(state: ConversionState) -> ConversionState:
-    """Return the state at the start of a revert, or when one is resumed.
-
-    Unchanged hosts do not take part.
-    """
+    """Return the state for a revert, or its resumption, of the hosts changed."""
     if state.stage == Stage.REVERTING:
         return state
     state = replace(as_at_first(state), stage=Stage.REVERTING, why="", doing="")
@@ -469,9 +459,7 @@ def is_converted(state: ConversionState) -> bool:
 def earlier_conversions(
     states: Sequence[ConversionState], domains: Sequence[Domain]
 ) -> list[ConversionState]:
-    """Return the conversions that ``domains`` have gone through and that still apply,
-    the latest first.
-    """
+    """Return the conversions of ``domains`` that still apply, the latest first."""
     latest = [latest_state(states, [domain]) for domain in domains]
     candidates = {
         state.begun_at: state
@@ -488,11 +476,9 @@ def with_related(
     earlier: Sequence[ConversionState],
     to: str,
 ) -> list[Domain]:
-    """Return ``domains``, with others that the same earlier conversions converted to
-    ``to``.
-
-    Such domains share one baseline. Raises Refused if the others are not requested and
-    would have to go to another transport.
+    """Return ``domains``, with others that were converted to ``to`` together with them:
+    they share one baseline. Raises Refused if such others would go to another
+    transport.
     """
     center = domains[0].data_center
     requested = {domain.id: domain for domain in domains}
@@ -522,9 +508,8 @@ def with_related(
 def check_resumable(
     state: ConversionState, domains: Sequence[Domain], request: ConversionRequest
 ) -> str:
-    """Return a note if the incomplete ``state`` was begun with other options than those
-    of ``request``, "" if not. Raises Refused if ``request`` for ``domains`` does not
-    resume it.
+    """Return a note if ``state`` was begun with other options than ``request``, "" if
+    not. Raises Refused if ``request`` for ``domains`` does not resume it.
     """
     names = " ".join(domain.name for domain in state.domains)
     if state.stage == Stage.REVERTING:
@@ -550,10 +535,7 @@ def check_resumable(
 def refuse_other_runs(
     states: Sequence[ConversionState], own: Optional[ConversionState]
 ) -> None:
-    """Raise Refused if another run in the data center is incomplete.
-
-    It may have hosts in maintenance. ``own`` is the state of this run.
-    """
+    """Raise Refused if another run is incomplete: its hosts may be in maintenance."""
     for state in states:
         same = own is not None and (
             (state.kind, state.domains[0].id) == (own.kind, own.domains[0].id)
@@ -609,9 +591,7 @@ def task_title(state: ConversionState) -> str:
 
 
 def concerned(state: ConversionState) -> list[str]:
-    """Return the ids of the objects that a run changes; domains of one data center have
-    the same hosts.
-    """
+    """Return the ids of what a run changes; all domains there have the same hosts."""
     return [state.data_center, *(domain.id for domain in state.domains)]
 
 

@@ -39,11 +39,7 @@ from ovirt_rdma.engine_sdk_tools.api.session import (
     newest_event,
     reasons,
 )
-from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
-    Observation,
-    Snapshot,
-    observe,
-)
+from ovirt_rdma.engine_sdk_tools.conversion.fleet import Observation, Snapshot, observe
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     BACK,
     HEAL,
@@ -64,25 +60,18 @@ from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
     next_step,
     upgrades_to_end,
 )
-from ovirt_rdma.engine_sdk_tools.hosts.report import (
-    HostAccess,
-    Pushed,
-    digest_of,
-)
+from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, Pushed, digest_of
 from ovirt_rdma.engine_sdk_tools.job import OtherRun
 from ovirt_rdma.engine_sdk_tools.model import (
     BROKEN,
     BROKEN_IN_S,
     BROKEN_OUT_S,
     Engine,
+    counted,
     host_is,
     status_words,
 )
-from ovirt_rdma.engine_sdk_tools.reader import (
-    cluster_of,
-    read_engine,
-    with_hosts_now,
-)
+from ovirt_rdma.engine_sdk_tools.reader import cluster_of, read_engine, with_hosts_now
 from ovirt_rdma.host.errors import Problem
 
 # Progress reports per step, with the waits and reports after it, if it is successful.
@@ -130,12 +119,12 @@ Test = Callable[[Any, Optional[str]], Optional[str]]
 
 @dataclass
 class HostsRun:
-    """Does steps on hosts of a data center, one after the other, and stores ``state``
-    with ``file`` before and after each. ``check`` is called before each change, and
-    raises OtherRun if another run has the lock.
+    """Does steps on hosts of a data center one by one, and stores ``state`` with
+    ``file`` before and after each. ``check``, called before each change, raises
+    OtherRun if another run has the lock.
 
-    Evacuation and activation are judged with the engine's events, because the status of
-    a host does not show if they have failed or are really complete.
+    Events of the engine show if evacuation and activation have failed or are complete;
+    the status of a host does not.
     """
 
     session: Session
@@ -201,8 +190,7 @@ class HostsRun:
         broken_s: float = BROKEN_OUT_S,
     ) -> str:
         """Wait until ``test`` of the object of ``step`` and its status is not None;
-        return that. A ``host`` with this name that is broken for ``broken_s`` is not
-        waited for.
+        return that. A ``host`` that is broken for ``broken_s`` is not waited for.
         """
         began = noted = well = self.session.clock()
 
@@ -225,12 +213,12 @@ class HostsRun:
         return str(self.session.wait_until(read, arrived, step.doing, timeout_s))
 
     def wait_in(self, step: RunStep, name: str, after: int) -> str:
-        """Wait until the host with this name is in maintenance, or no longer on the way
-        there; return why it is not evacuated, "" if it is. ``after`` is the id of the
-        newest event before the request.
+        """Wait until the host is in maintenance, or no longer on the way there; return
+        why it is not evacuated, "" if it is. ``after``: the newest event before the
+        request.
 
-        An evacuation makes progress while a virtual machine migrates or their number
-        falls. A failed migration does not end it, because the engine retries by itself.
+        It makes progress while a virtual machine migrates or their number falls. The
+        engine retries a failed migration by itself.
         """
         after = after or newest_event(self.session)
         before: Optional[int] = None
@@ -256,24 +244,22 @@ class HostsRun:
                 )
             events = events_since(self.session, after)
             # A refused deactivation does not name its host.
+            refused = [e for e in events if e.code == NOT_TO_MAINTENANCE]
             texts = reasons(events, step.path.rpartition("/")[2]) or [
-                str(event.description)
-                for event in events
-                if event.code == NOT_TO_MAINTENANCE and event.description
+                str(event.description) for event in refused if event.description
             ]
             reason = f"says: {texts[-1]}" if texts else "gives no reason"
-            machines = f"{left} virtual machine{'s' * (left != 1)}"
             return (
-                f"{name} is not evacuated: {machines} stayed on it for {minutes}; the "
-                f"engine {reason}"
+                f"{name} is not evacuated: {counted(left, 'virtual machine')} stayed "
+                f"on it for {minutes}; the engine {reason}"
             )
 
         return self.wait(step, ENTER_S, test, host=name, broken_s=BROKEN_IN_S)
 
     def wait_out(self, step: RunStep, name: str, after: Optional[int]) -> str:
-        """Wait until the host with this name is up with its storage connected, or has
-        failed; return why it is not waited for, "" if it has arrived. ``after`` is the
-        id of the newest event before its activation, None if we did not activate it.
+        """Wait until the host is up with its storage connected, or has failed; return
+        why it is not waited for. ``after``: the newest event before our activation,
+        None without.
         """
         up_since: Optional[float] = None
 
@@ -294,9 +280,7 @@ class HostsRun:
 
 @dataclass
 class ConversionRun(HostsRun):
-    """Does all remaining steps of a ConversionState. ``observed`` are hosts that have
-    just been asked, by name.
-    """
+    """Does all remaining steps; ``observed`` are hosts just asked, by name."""
 
     state: ConversionState
     access: HostAccess
@@ -321,11 +305,9 @@ class ConversionRun(HostsRun):
         self.event = 0
 
     def run(self) -> ConversionState:
-        """Return the state at the end.
-
-        A step that fails rolls the conversion back. Raises EngineProblem if the engine
-        is not available or denies access, and StateFileProblem: then the conversion is
-        paused, and the same command resumes it.
+        """Return the state at the end; a step that fails rolls the conversion back.
+        Raises EngineProblem (unavailable, access denied) and StateFileProblem: the same
+        command resumes it.
         """
         self.save(self.state)
         try:
@@ -380,9 +362,9 @@ class ConversionRun(HostsRun):
         pauses: bool = False,
         again: bool = True,
     ) -> None:
-        """Let others move hosts to maintenance: clear our flags in the engine, as they
-        are there now. ``pauses``: raise OtherRun, and EngineProblem if the engine is
-        not available; the next run clears them then.
+        """Let others move hosts: clear our flags in the engine, as they are now.
+        ``pauses``: raise OtherRun, and EngineProblem if it is not available, for the
+        next run.
         """
         read = Read("clusters", "reading the clusters")
         try:
@@ -534,9 +516,9 @@ class ConversionRun(HostsRun):
         except Problem as problem:
             # This concerns these hosts only; a revert continues with the others.
             why = problem.one_line
-        in_play = [h.name for h in state.hosts if h.stage in Stage.IN_PLAY]
-        if not set(names).isdisjoint(in_play):
-            self.ahead.update(set(names).difference(in_play))
+        others = {n for n in names if state.host(n).stage not in Stage.IN_PLAY}
+        if len(others) < len(names):
+            self.ahead |= others
         for name, host in hosts.items():
             its = observed.get(host.name) if host else None
             self.observations[name] = its or Observation(problem=why)
@@ -600,7 +582,11 @@ class ConversionRun(HostsRun):
         self.state = failed(self.state, step, why)
         if before == Stage.CONVERTING:
             self.observations.clear()
-            self.listener.note(f"{why.rstrip('.')}; {_consequence(self.state)}")
+            what = "heal" if self.state.kind == HEAL else "conversion"
+            turns = any(h.goal == BACK for h in self.state.hosts)
+            turns = turns or not self.state.request.rolling
+            then = "is rolled back" if turns else "stops here"
+            self.listener.note(f"{why.rstrip('.')}; the {what} {then}")
             self._plan()
         elif self.state.stage == Stage.STOPPED:
             self.listener.note(why)
@@ -621,14 +607,5 @@ class ConversionRun(HostsRun):
 
 
 def _is_optional(state: ConversionState, step: RunStep) -> bool:
-    """Whether the run continues without ``step``: a cluster needs its mark on the way
-    forward only.
-    """
+    """Whether the run continues without it: the way back needs no cluster's mark."""
     return step.kind == Kind.BEGIN_UPGRADE and state.undoes
-
-
-def _consequence(state: ConversionState) -> str:
-    what = "heal" if state.kind == HEAL else "conversion"
-    if not state.request.rolling or any(h.goal == BACK for h in state.hosts):
-        return f"the {what} is rolled back"
-    return f"the {what} stops here"

@@ -3,31 +3,25 @@
 
 The plan is pure: the checks of the request and its export, and the requests. The engine
 checks only the names of options, and cuts off what is too long for its database. Other
-mistakes would show only when hosts mount the domain, one by one.
+mistakes would show only when hosts mount the domain, one by one. The plan continues an
+interrupted run.
 
-The plan continues an interrupted run. If the export already holds a domain, the engine
-silently imports it instead of creating one, and no call shows that beforehand (the
-search for unregistered domains is for block storage only). Two measures prevent an
-import. The connection is made first, without a host: then VDSM refuses an export that
-is not empty (nfsSD, ``_preCreateValidation``). And the request has a domain id of our
-own, which the engine ignores for a new domain and does not find for an existing one
-(AddExistingFileStorageDomainCommand).
+If the export already holds a domain, the engine imports it silently instead of creating
+one, and no call shows that beforehand. So the connection is made first, without a host:
+then VDSM refuses an export that is not empty (nfsSD, ``_preCreateValidation``). And the
+request has a domain id of our own, which the engine ignores for a new domain and does
+not find for an existing one (AddExistingFileStorageDomainCommand).
 
-The run makes the connection, creates the domain, attaches it, waits until it is active
-and proves its transport on the hosts that can be asked. A rollback follows the order
-that the engine allows: maintenance, detach, remove the domain, then the connection.
-
-The engine's status shows it too late: the activation of a domain that is not the master
-succeeds as soon as one host has mounted it, and a host without it stays up until the
-domain monitoring makes it non-operational (RefreshPoolSingleAsyncOperation.java:55-88,
-IrsProxyImpl.java:1550). So the hosts are asked, and the engine's events are read.
-
-VDSM's answer to a mount is in two events, both without a correlation id: 996 has VDSM's
-message for the connection, and no host; 188 has the host, and the domains by name
-(StorageHelperBase.java:181-193, ConnectStorageServerVDSCommand.java:99-102). Event 967
-reports that an attached domain could not be activated, with a correlation id of the
-engine's own (AttachStorageDomainToPoolCommand.java:282-289). So events are matched by
-their names, among those after the newest one before the change.
+The activation of a domain that is not the master succeeds as soon as one host has
+mounted it; others stay up until the domain monitoring makes them non-operational
+(RefreshPoolSingleAsyncOperation.java:55-88, IrsProxyImpl.java:1550). So the hosts are
+asked, and the engine's events are read: VDSM's answer to a mount is in 996, with its
+message for the connection, and in 188, with host and domains (StorageHelperBase.java:
+181-193, ConnectStorageServerVDSCommand.java:99-102). 967 reports that an attached
+domain could not be activated (AttachStorageDomainToPoolCommand.java:282-289). None has
+our correlation id, so events after the newest one before the change are matched by
+their names. A rollback follows the order that the engine allows: maintenance, detach,
+remove the domain, then the connection.
 """
 
 from __future__ import annotations
@@ -63,12 +57,14 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import (
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, reports_of
 from ovirt_rdma.engine_sdk_tools.job import Undo, made, undo
 from ovirt_rdma.engine_sdk_tools.model import (
+    NFS_VERSIONS,
     DataCenter,
     Domain,
     Engine,
     Host,
     StorageConnection,
     check,
+    counted,
     listed,
     pick,
     status_words,
@@ -103,13 +99,9 @@ _IN_NAMES = re.compile("[0-9A-Za-z_-]")
 _LABEL = "(?!-)[A-Za-z0-9-]{1,63}(?<!-)"
 _BYTE = r"(?:25[0-5]|2[0-4]\d|[01]\d\d|\d?\d)"
 _SERVER = re.compile(
-    rf"(?:{_BYTE}\.){{3}}{_BYTE}|{_LABEL}|(?:{_LABEL}\.)+[A-Za-z0-9]{{2,63}}",
-    re.ASCII,
+    rf"(?:{_BYTE}\.){{3}}{_BYTE}|{_LABEL}|(?:{_LABEL}\.)+[A-Za-z0-9]{{2,63}}", re.ASCII
 )
 _PATH = re.compile(r"/(?:(?:.*?[/\\])?[^./|^\\]+(?:\.[^\\]*)?/?)?")
-# The API's name of each version. Not auto: VDSM would use the options of vdsm.conf, and
-# nolock.
-NFS_VERSIONS = {"3": "v3", "4": "v4", "4.0": "v4_0", "4.1": "v4_1", "4.2": "v4_2"}
 
 
 def read_export(text: str) -> tuple[Optional[Export], list[Sentence]]:
@@ -157,11 +149,9 @@ def name_problems(name: str) -> Iterator[Sentence]:
 def options_for(
     export: Export, transport: str, asked: str
 ) -> tuple[str, list[Sentence]]:
-    """Return the mount options for ``transport`` (``rdma``, ``tcp``), including those
-    ``asked`` for, and why they cannot be used.
-
-    For RDMA, netid and port are added unless they are in ``asked``; an export with an
-    IPv6 address needs ``rdma6``.
+    """Return the mount options for ``transport``, with those ``asked`` for, and why
+    they cannot be used. For RDMA, netid (``rdma6`` for an IPv6 address) and port are
+    added if missing.
     """
     options = MountOptions.parse(asked)
     problems = [Sentence("mount-options-conflict", c) for c in options.conflicts()]
@@ -363,12 +353,11 @@ class DomainPlan:
     def lines(self) -> tuple[str, ...]:
         """The plan for people."""
         options = self.row.mount_options or "no mount options"
-        users = f"{len(self.hosts)} host{'' if len(self.hosts) == 1 else 's'}"
         return (
             f"domain {self.name} on {self.row.export}, over {self.transport}",
             f"NFS version {self.row.nfs_version}, {options}",
             f"created by {self.host.name}, attached to {self.data_center.name}, "
-            f"mounted by {users}",
+            f"mounted by {counted(len(self.hosts), 'host')}",
         )
 
     @property
@@ -435,10 +424,8 @@ class DomainPlan:
 def plan_domain_create(
     engine: Engine, reports: Mapping[str, HostReport], request: DomainRequest
 ) -> DomainPlan:
-    """Return the plan for ``request``.
-
-    Raises Problem for names that do not exist, and ChecksFailed with every reason
-    against the request.
+    """Return the plan for ``request``. Raises Problem for unknown names, and
+    ChecksFailed with every reason against it.
     """
     center = pick("data center", request.data_center, engine.data_centers)
     hosts = engine.hosts_of(center.id)
@@ -504,14 +491,9 @@ def plan_domain_create(
 
 
 def _creating_host(
-    name: Optional[str],
-    hosts: Sequence[Host],
-    up: Sequence[Host],
-    center: DataCenter,
+    name: Optional[str], hosts: Sequence[Host], up: Sequence[Host], center: DataCenter
 ) -> tuple[Optional[Host], list[Sentence]]:
-    """Return the host that creates the domain, ``name`` if that is given, or why there
-    is none.
-    """
+    """Return the host that creates the domain, or why there is none."""
     if name is not None:
         host = pick("host", name, hosts)
         if host.status == "up":
@@ -567,9 +549,7 @@ class MountEvents:
         return hosts
 
     def said(self) -> tuple[str, ...]:
-        """Return the events on failed mounts and on failed requests of this session,
-        each sentence once, the oldest first.
-        """
+        """Return events on failed mounts and our failed requests, each text once."""
         concern = (e for e in self._since() if e.description and self._concerns(e))
         return tuple(dict.fromkeys(str(event.description) for event in concern))
 
@@ -640,9 +620,7 @@ class DomainMade:
 
     @property
     def exit_code(self) -> ExitCode:
-        """SOME if the domain is active, but not mounted on a host, or over another
-        transport there; else DONE.
-        """
+        """SOME if a host has not mounted it, or over another transport; else DONE."""
         wrong = [
             host
             for host in self.hosts
@@ -652,18 +630,14 @@ class DomainMade:
 
 
 def create_domain(
-    session: Session,
-    access: Optional[HostAccess],
-    plan: DomainPlan,
-    listener: Listener,
+    session: Session, access: Optional[HostAccess], plan: DomainPlan, listener: Listener
 ) -> DomainMade:
-    """Carry out ``plan``; prove the transport on the hosts if there is a ``access``.
-
-    Raises Problem if a part failed, after the rollback; the message names what could
-    not be rolled back.
+    """Carry out ``plan``; prove the transport with ``access``. Raises Problem if a part
+    failed, after the rollback, with what could not be rolled back.
     """
     listener.plan((plan.name,), len(plan.calls) + 2)
-    run = _Run(session, plan, listener, access)
+    domain = plan.domain.id if plan.domain else ""
+    run = _Run(session, plan, listener, access, domain)
     if plan.nothing:
         run.prove()
         return DomainMade(run.domain, plan.transport, False, run.hosts)
@@ -689,39 +663,34 @@ def create_domain(
     return DomainMade(run.domain, plan.transport, True, run.hosts)
 
 
+@dataclass
 class _Run:
-    """The parts of a run, each reported to the listener.
-
-    ``domain`` is the domain's id, once known; ``made_connection`` that of the
-    connection if the run has made it. ``hosts`` are those that were up, with the
-    transport in use; ``fell`` those that became non-operational because of it.
+    """The parts of a run, each reported. ``domain`` is its id, once known,
+    ``made_connection`` that of a new one; ``hosts`` have the transport in use, ``fell``
+    became non-operational.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        plan: DomainPlan,
-        listener: Listener,
-        access: Optional[HostAccess],
-    ) -> None:
-        self._session, self._plan, self._listener = session, plan, listener
-        self._access = access
-        self.domain = plan.domain.id if plan.domain else ""
-        self.made_connection = ""
-        self.made_domain = self.attached = False
-        self.hosts: tuple[InUse, ...] = ()
-        self.fell: tuple[Host, ...] = ()
+    session: Session
+    plan: DomainPlan
+    listener: Listener
+    access: Optional[HostAccess]
+    domain: str
+    made_connection: str = ""
+    made_domain: bool = False
+    attached: bool = False
+    hosts: tuple[InUse, ...] = ()
+    fell: tuple[Host, ...] = ()
 
     @property
     def _read(self) -> Read:
         """The reading of the attached domain."""
-        center = self._plan.data_center.id
+        center = self.plan.data_center.id
         path = f"datacenters/{center}/storagedomains/{self.domain}"
-        return Read(path, f"reading {self._plan.name}", "get")
+        return Read(path, f"reading {self.plan.name}", "get")
 
     def make(self) -> None:
         """Make the connection and the domain, unless they exist."""
-        plan, session, listener = self._plan, self._session, self._listener
+        plan, session, listener = self.plan, self.session, self.listener
         if self.domain:
             return
         row = plan.row.id
@@ -736,24 +705,21 @@ class _Run:
         self.made_domain = True
 
     def activate(self) -> None:
-        """Attach the domain, unless it is attached, and wait until it is active.
-
-        Raises EngineProblem if the activation has failed for good.
-        """
-        plan, session = self._plan, self._session
+        """Attach the domain, and wait until it is active. Raises EngineProblem."""
+        plan, session = self.plan, self.session
         # An engine that has answered has tried to activate the domain too.
         answered = False
         if not plan.attached:
             call = plan.attaching(self.domain)
             # From here on the domain may be attached, whatever the answer.
             self.attached = True
-            with step(self._listener, call.doing, call.subject):
+            with step(self.listener, call.doing, call.subject):
                 try:
                     session.perform(call)
                     answered = True
                 except LostAnswer as error:
                     # The wait for an active domain will show if it is not attached.
-                    self._listener.note(str(error))
+                    self.listener.note(str(error))
         doing = f"activating {plan.name}"
         since: Optional[float] = None
 
@@ -768,7 +734,7 @@ class _Run:
             settled_s = 0.0 if answered else SETTLED_S
             return status if now - since >= settled_s else None
 
-        with step(self._listener, doing, plan.name):
+        with step(self.listener, doing, plan.name):
             status = session.wait_until(self._read, final, doing, ACTIVE_S)
             if status != _ACTIVE:
                 sentence = (
@@ -778,14 +744,11 @@ class _Run:
                 raise Problem("domain-not-active", sentence)
 
     def prove(self, events: Optional[MountEvents] = None) -> list[str]:
-        """Find out which hosts have mounted the domain; return clauses on those that
-        have not.
-
-        ``events`` are those since before it was attached; None for a domain of an
-        earlier run. A host without the mount and without an event is asked again for
-        MOUNT_S.
+        """Return clauses on hosts that have not mounted the domain. ``events`` are
+        those since before it was attached, None for an earlier run's. A host without
+        the mount and without an event is asked again for MOUNT_S.
         """
-        plan, session = self._plan, self._session
+        plan, session = self.plan, self.session
         named = events.failed_hosts() if events else {}
         used: dict[str, InUse] = {}
 
@@ -794,7 +757,7 @@ class _Run:
             up = host.status == "up"
             return up and used[host.id].mounted is False and host.id not in named
 
-        with step(self._listener, f"proving {plan.name} on its hosts", plan.name) as it:
+        with step(self.listener, f"proving {plan.name} on its hosts", plan.name) as it:
             now = self._ask(used, {host.id for host in plan.hosts})
             until = session.clock() + MOUNT_S
             while events and any(map(lacks, now)) and session.clock() < until:
@@ -832,10 +795,10 @@ class _Run:
         """Return the hosts with their present status; put into ``used``, by id, what
         those with ``ids`` report of the domain.
         """
-        plan = self._plan
+        plan = self.plan
         status = {
             host.id: str(getattr(host.status, "value", "")) or None
-            for host in self._session.read(Read("hosts", "reading the hosts"))
+            for host in self.session.read(Read("hosts", "reading the hosts"))
         }
         now = [replace(host, status=status.get(host.id)) for host in plan.hosts]
         asked = [host for host in now if host.id in ids]
@@ -843,17 +806,17 @@ class _Run:
         domain = Domain(self.domain, plan.name, "data", "nfs", center, _ACTIVE)
         domain = replace(domain, connection=plan.row)
         reports: Iterable[tuple[Host, HostReport]]
-        if self._access is None:
+        if self.access is None:
             reports = ((host, no_report(host)) for host in asked)
         else:
-            reports = reports_of(asked, self._access)
+            reports = reports_of(asked, self.access)
         for host, report in reports:
             (used[host.id],) = transports_in_use(host, report, [domain])
         return now
 
     def undoing(self) -> list[Undo]:
         """Return how to undo what was made, in the order in which it was made."""
-        plan, session = self._plan, self._session
+        plan, session = self.plan, self.session
         name, center = plan.name, plan.data_center
         undoing = []
         if self.made_connection:
@@ -909,9 +872,7 @@ def _is_row(connection: Any, wanted: StorageConnection) -> bool:
 
 
 def _with_events(events: MountEvents, error: Problem, plan: DomainPlan) -> Problem:
-    """Return ``error`` with the sentences of the engine's events on it: the reason that
-    the engine's log would have.
-    """
+    """Return ``error`` with the reason that the engine's events have."""
     sentences = events.said()
     if not sentences:
         return error

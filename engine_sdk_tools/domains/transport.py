@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Compare the transport that a domain should have on a host with the one that it has,
-and select domains. Pure.
+and select domains; and whether hosts can mount a domain, or would share the connection
+of another domain of its server. Pure.
 
 The requested transport comes from the policy in force on the host, or from the engine's
 storage connection if no rule names the export. The one in use comes from the kernel's
 signals in the host's facts. Without data there is no proof: such a cell is unknown.
 
-Also: whether hosts can mount a domain, and whether it would share the connection of
-another domain of its server.
-
 A host uses one connection for all NFS 4 mounts of a server with the same minor version
-(:mod:`ovirt_rdma.storage.mounts`). A new domain then gets the transport of the mounts
-that the host already has. Only the host's report proves these; the engine's storage
-connections are no proof, because hosts follow their policies. Since NFS 4.1, a server
-is the same by its other addresses too, which only the mount shows.
+(:mod:`ovirt_rdma.storage.mounts`), so a new domain gets the transport of mounts that it
+has. Only the host's report proves these: hosts follow their policies. Since NFS 4.1, a
+server is the same by its other addresses too, which only the mount shows.
 """
 
 from __future__ import annotations
@@ -54,6 +51,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     data_center_named,
     domain_named,
     listed,
+    nfs_text,
     status_words,
 )
 from ovirt_rdma.host.collect.storage import MOUNTINFO
@@ -82,10 +80,8 @@ _KEPT = 1024
 
 @dataclass(frozen=True)
 class Requested:
-    """The requested transport: ``rdma``, ``tcp``, or None if unknown.
-
-    ``by`` names what requests it: "rule 'nas'", "the storage connection".
-    ``preferred``: a mount over TCP succeeds, but is degraded (prefer-rdma).
+    """The transport ``rdma``, ``tcp``, or None if unknown; ``by`` is what requests it
+    ("rule 'nas'"). ``preferred``: a mount over TCP succeeds, but is degraded.
     """
 
     transport: Optional[str]
@@ -94,10 +90,7 @@ class Requested:
 
 
 def nfs_export(connection: Optional[StorageConnection]) -> Optional[Export]:
-    """Return the NFS export of a connection; None if it is not NFS, or not valid.
-
-    PosixFS counts if its file system is NFS.
-    """
+    """Return a valid NFS export of a connection, also by PosixFS; else None."""
     if connection is None or connection.address is None or connection.path is None:
         return None
     posix_nfs = connection.type == "posixfs" and connection.vfs_type in ("nfs", "nfs4")
@@ -110,10 +103,7 @@ def nfs_export(connection: Optional[StorageConnection]) -> Optional[Export]:
 
 
 def export_at(address: Optional[str], path: str) -> Export:
-    """Return the export of a connection's address and path. Raises ExportProblem.
-
-    The engine stores an IPv6 address with or without brackets.
-    """
+    """Return the export; IPv6 with or without brackets. Raises ExportProblem."""
     server = address or ""
     if server.count(":") > 1 and not server.startswith("["):
         server = f"[{server}]"
@@ -121,19 +111,15 @@ def export_at(address: Optional[str], path: str) -> Export:
 
 
 def connection_transport(connection: StorageConnection) -> str:
-    """Return the transport of the connection's mount options: ``rdma`` or ``tcp``, the
-    default of mount.nfs (nfs(5), proto=).
-    """
+    """Return ``rdma``, or ``tcp``, mount.nfs' default (nfs(5), proto=)."""
     return RDMA if MountOptions.parse(connection.mount_options).wants_rdma else TCP
 
 
 def requested_transport(
     connection: StorageConnection, force: PolicyInForce
 ) -> Requested:
-    """Return the transport that a host should use for the domain of ``connection``.
-
-    Rules are for NFS domains only: VDSM mounts PosixFS with a class of its own, which
-    the add-on does not change.
+    """Return the transport that a host should use for ``connection``. Rules are for NFS
+    domains only: VDSM mounts PosixFS with a class of its own.
     """
     by_row = connection_transport(connection)
     export = nfs_export(connection)
@@ -156,8 +142,8 @@ def requested_transport(
 def rule_without_effect(
     connection: StorageConnection, force: PolicyInForce
 ) -> Optional[NfsRule]:
-    """Return the rule that names the export of a PosixFS domain and has no effect on
-    it, although it requests another transport than the connection; else None.
+    """Return the rule that names a PosixFS domain's export and requests another
+    transport than the connection, without effect; else None.
     """
     export = nfs_export(connection)
     if export is None or connection.type == "nfs" or force.enabled != MODE_VDSMD:
@@ -209,14 +195,11 @@ _MOUNTED = ("active", "unknown", "inactive", "mixed")
 
 @dataclass(frozen=True)
 class InUse:
-    """A domain on a host: ``transport`` is proven; None if not mounted or unproven.
-
-    ``host`` is its name in the engine. ``mounted`` is None if there is no report from
-    the host. ``cell`` is for the matrix.
+    """A domain on a host (a name): ``transport`` is proven; None if not mounted or
+    unproven. ``mounted`` is None without a report. ``cell`` is for the matrix.
     """
 
     host: str
-    asked: Requested
     cell: Cell
     mounted: Optional[bool] = None
     transport: Optional[str] = None
@@ -235,9 +218,7 @@ class InUse:
 def transports_in_use(
     host: Host, report: HostReport, domains: Sequence[Domain]
 ) -> list[InUse]:
-    """Return the transport in use for each of ``domains``, which are those of the
-    host's data center.
-    """
+    """Return the transport in use for ``domains`` of the host's data center."""
     return with_own_bugs_caught(report, lambda report: _in_use(host, report, domains))
 
 
@@ -266,8 +247,7 @@ def row_of(
     engine: Engine, host: Host, report: HostReport, domains: Sequence[Domain]
 ) -> tuple[Cell, ...]:
     """Return a host's row of the matrix: a cell for each of ``domains``."""
-    clusters = {cluster.id: cluster.data_center for cluster in engine.clusters}
-    center = clusters.get(host.cluster)
+    center = engine.center_of(host)
     inside = [d for d in domains if d.data_center and d.data_center == center]
     cells = {
         (domain.id, domain.data_center): used.cell
@@ -284,37 +264,22 @@ def matrix_of(
 ) -> Matrix:
     """Return the matrix of hosts and domains, from the rows of :func:`row_of`."""
     names = [domain.name for domain in domains]
-    centers = {center.id: center.name for center in engine.data_centers}
     columns = []
     for domain in domains:
         shown = domain.name
         if names.count(shown) > 1:
-            shown = f"{shown} ({centers.get(domain.data_center or '', '?')})"
+            shown = f"{shown} ({engine.center_name(domain.data_center) or '?'})"
         columns.append(Axis(shown, domain.id))
-    hosts = (Axis(host.name, host.id, host.address) for host, _ in rows)
+    hosts = tuple(Axis(host.name, host.id, host.address) for host, _ in rows)
     cells = tuple(of_host for _, of_host in rows)
-    return Matrix(KIND, tuple(hosts), tuple(columns), cells, engine.problems)
+    return Matrix(KIND, hosts, tuple(columns), cells, engine.problems)
 
 
 def verify(
-    engine: Engine,
-    reports: Iterable[HostReport],
-    hosts: Sequence[Host],
-    domains: Sequence[Domain],
+    engine: Engine, asked: Iterable[tuple[Host, HostReport]], domains: Sequence[Domain]
 ) -> Matrix:
-    """Return the proof per host and domain; a host without a report is unknown. Of
-    ``reports``, which may be a stream, only the result is kept.
-    """
-    by_name = {host.name: host for host in hosts}
-    known = {
-        report.host: row_of(engine, by_name[report.host], report, domains)
-        for report in reports
-        if report.host in by_name
-    }
-    rows = [
-        (h, known.get(h.name) or row_of(engine, h, no_report(h), domains))
-        for h in hosts
-    ]
+    """Return the proof per host and domain; of each report only the result is kept."""
+    rows = [(host, row_of(engine, host, report, domains)) for host, report in asked]
     return matrix_of(engine, rows, domains)
 
 
@@ -345,18 +310,18 @@ def _domain_in_use(
         cell = Cell(
             NONE, "-", f"{domain.name} is {domain.storage_type}, not NFS", "", "engine"
         )
-        return InUse(host.name, Requested(None, "it is not NFS"), cell)
+        return InUse(host.name, cell)
     asked = requested_transport(connection, force)
     facts = report.facts
     if facts is None:
         problem = report.problem or "no report from the host"
-        return InUse(host.name, asked, Cell(UNKNOWN, "unknown", problem, report.fix))
+        return InUse(host.name, Cell(UNKNOWN, "unknown", problem, report.fix))
     if found is None:
         unread = next((p for p in facts.problems if MOUNTINFO in p), "")
         if unread:
             sentence = f"the host's mounts are unknown: {unread}"
-            return InUse(host.name, asked, Cell(UNKNOWN, "unknown", sentence))
-        return InUse(host.name, asked, _not_mounted(host, domain, asked), False)
+            return InUse(host.name, Cell(UNKNOWN, "unknown", sentence))
+        return InUse(host.name, _not_mounted(host, domain, asked), False)
     mount, review = found
     proof = prove(mount, facts.cm_ids)
     if connection.type != "nfs":
@@ -370,7 +335,7 @@ def _domain_in_use(
         cell = replace(cell, fix=fix)
     paths = (one for one in paths_of(report) if mount.source in one.exports)
     cell = with_paths(with_health(cell, its), next(paths, None))
-    return InUse(host.name, asked, cell, True, proof.transport, review)
+    return InUse(host.name, cell, True, proof.transport, review)
 
 
 def _not_mounted(host: Host, domain: Domain, asked: Requested) -> Cell:
@@ -395,10 +360,7 @@ def _not_mounted(host: Host, domain: Domain, asked: Requested) -> Cell:
 
 
 def _mounted(
-    domain: Domain,
-    asked: Requested,
-    proof: Proof,
-    review: Optional[MountReview],
+    domain: Domain, asked: Requested, proof: Proof, review: Optional[MountReview]
 ) -> Cell:
     runs = f"{domain.name} runs over {proof.transport} ({proof})"
     if proof.transport is None:
@@ -432,9 +394,7 @@ def _remount_fix(
     asked: Requested,
     first: Sequence[str],
 ) -> str:
-    """Return what gives the domain on ``host`` the requested transport, after what has
-    to be done ``first``.
-    """
+    """Return what gives the domain the requested transport, ``first`` included."""
     if asked.transport != RDMA and _rule_asks_for_rdma(report, domain):
         return "on the host: ovirt-rdma-host enable --restart-vdsmd"
     if domain.hosted_engine:
@@ -456,9 +416,7 @@ def server_addresses(facts: Facts, export: Export) -> set[str]:
 
 
 def route_to(facts: Facts, addresses: Collection[Optional[str]]) -> Optional[Route]:
-    """Return the host's route to one of ``addresses``; None if the facts have none.
-    They have only routes to servers of present mounts.
-    """
+    """Return the route to one of ``addresses``; facts have those to mounted servers."""
     return next((r for r in facts.routes if r.destination in addresses), None)
 
 
@@ -500,11 +458,9 @@ def file_domains(engine: Engine, data_center: Optional[str] = None) -> list[Doma
 def domains_to_verify(
     engine: Engine, names: Sequence[str], data_center: Optional[str] = None
 ) -> list[Domain]:
-    """Return the domains of ``names``, each once; without names, all NFS domains that
-    are attached. ``data_center`` is a name or id.
-
-    Raises NameProblem for an unknown name, and for a domain that is not NFS or not
-    attached.
+    """Return the domains of ``names``, each once; without names, all attached NFS
+    domains. ``data_center`` is a name or id. Raises NameProblem, also for one that is
+    not NFS or attached.
     """
     if not names:
         center = None
@@ -580,9 +536,6 @@ def _not_ready(host: Host, facts: Facts, export: Export) -> Iterator[Sentence]:
 
 # Find domains that share a connection of the kernel, and so the transport.
 
-# By the API's names; for any other name, host and server negotiate the version.
-_VERSIONS = {"v3": "3", "v4_0": "4.0", "v4_1": "4.1", "v4_2": "4.2"}
-
 
 def sharing(
     row: StorageConnection,
@@ -591,11 +544,9 @@ def sharing(
     reports: Mapping[str, HostReport],
     transport: str,
 ) -> tuple[list[Sentence], list[Sentence], str]:
-    """Find mounts on the hosts ``up`` that prevent ``transport`` for a new domain of
-    ``row``, because it would share their connection: return those that do, those that
-    may, as warnings, and the fix of both.
-
-    ``domains`` are the others of the data center.
+    """Return mounts on hosts that prevent ``transport`` for a new domain of ``row``,
+    because it would share their connection; those that may, as warnings; and the fix of
+    both.
     """
     offenders: list[Sentence] = []
     possible: dict[str, list[str]] = {}
@@ -635,9 +586,7 @@ def _shared_fix(
     reports: Mapping[str, HostReport],
     transport: str,
 ) -> str:
-    """Return what gives all domains the same transport, or the new one another
-    connection.
-    """
+    """Return what gives all one transport, or the new one another connection."""
     convert, heal = [], []
     for domain in clashing:
         asked = {_asked(domain, reports.get(host.name)) for host in up}
@@ -659,27 +608,22 @@ def _shared_fix(
 def _on(
     report: Optional[HostReport], row: StorageConnection, transport: str
 ) -> Optional[ConflictingMounts]:
-    """Return the mounts on a host that clash with ``row``; None if there are none, or
-    no facts.
-    """
+    """Return the mounts on a host that clash with ``row``; None if none is known."""
     export = nfs_export(row)
     if export is None or report is None or report.facts is None:
         return None
     addresses = server_addresses(report.facts, export)
+    version: Optional[str] = nfs_text(row.nfs_version or "")
+    if row.nfs_version not in ("v3", "v4_0", "v4_1", "v4_2"):
+        version = None  # host and server negotiate it
     mounts = report.facts.nfs_mounts
-    return conflicting_mounts(mounts, export, addresses, _version(row), transport)
+    return conflicting_mounts(mounts, export, addresses, version, transport)
 
 
 def _asked(domain: Domain, report: Optional[HostReport]) -> Optional[str]:
-    """Return the transport requested on a host for a domain; that of the storage
-    connection if the host's policy is unknown.
-    """
+    """Return the requested transport; the connection's if the policy is unknown."""
     row = domain.connection
     if row is None:
         return None
     asked = requested_transport(row, policy_of(report)).transport if report else None
     return asked or connection_transport(row)
-
-
-def _version(row: Optional[StorageConnection]) -> Optional[str]:
-    return _VERSIONS.get((row.nfs_version if row else None) or "")

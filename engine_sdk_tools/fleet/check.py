@@ -1,26 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Check hosts: what prevents storage over RDMA on each, as a matrix, and failed checks
-as events of the engine.
+as events of the engine, for those who watch it.
 
 A subnet manager knows nodes and ports by their GUIDs alone: opensm takes two nodes with
 one GUID for a cable that was moved, asks again, and writes ``FATAL: duplicated guids``
 (report_duplicated_guid() in opensm/osm_node_info_rcv.c). One of the two has no LID
 then, or the other's. No single host can see that: here the reports of all hosts are
-compared.
-
-Derived GUIDs of VFs (:mod:`ovirt_rdma.host.rules.virtual_functions`) differ between
-hosts. Equal ones are set by hand, by another program, or by a copy of an adapter's
-firmware image with its GUIDs.
+compared. Derived GUIDs of VFs (:mod:`ovirt_rdma.host.rules.virtual_functions`) differ;
+equal ones are set by hand, by another program, or by a copy of a firmware image.
 
 The readiness for RDMA to NFS servers comes from the host's facts, which have routes
 only to servers of present mounts. No server is asked, so that what only the server can
-answer stays unknown.
-
-The engine's view and the host's own report are in separate cells: a host may be up and
-not ready, or ready and down.
-
-Whoever watches the engine, or gets its notifications, sees for example that VDSM was
-updated to a form that the add-on does not support, and that the host mounts as stock.
+answer stays unknown. The engine's view and the host's own report are in separate cells:
+a host may be up and not ready, or ready and down.
 """
 
 from __future__ import annotations
@@ -116,11 +108,8 @@ Guids = Mapping[str, tuple[GuidOwner, ...]]
 
 
 def guids_of(host: str, facts: Facts) -> Guids:
-    """Return the GUIDs on InfiniBand of ``host``, its name in the engine.
-
-    A PCI function counts once: its port may have the node's GUID, and a VF's GUIDs are
-    known from its physical function and, on the host, from its own RDMA device. GUIDs
-    of zeros are nobody's.
+    """Return the GUIDs on InfiniBand of ``host``. A PCI function counts once: a port
+    may have its node's GUID, and a VF is known from both functions. Zeros are nobody's.
     """
     owners: dict[str, dict[str, GuidOwner]] = {}
     for place, guid, owner in _owned(host, facts):
@@ -209,10 +198,7 @@ def status_cell(host: Host) -> Cell:
 
 
 def package_cell(report: HostReport) -> Cell:
-    """Return whether all files of the add-on exist, in the version of this machine.
-
-    A file that was edited on the host is not seen here: ``rpm -V`` shows it.
-    """
+    """Return whether all files exist, in our version; ``rpm -V`` shows edits."""
     files = status_part(report.status, "package")
     if not files:
         return not_reported(report)
@@ -340,10 +326,8 @@ _OF_POSIXFS = (
 
 
 def servers_cell(report: HostReport, rows: Sequence[StorageConnection]) -> Cell:
-    """Return whether the host is ready for RDMA to the servers of ``rows``.
-
-    The steps are those that the host alone decides: module, route, port. Not ready is
-    FAIL if RDMA is requested, else WARN. Unknown counts only if RDMA is requested.
+    """Return whether the host is ready for RDMA to the servers of ``rows``, as far as
+    it decides: module, route, port. FAIL and unknown count if RDMA is requested.
     """
     facts = report.facts
     if facts is None:
@@ -409,10 +393,8 @@ _DIGITS = 8
 
 @dataclass(frozen=True)
 class HostRow:
-    """A host's cells, the digest of its policy, whether it reported a status, and its
-    InfiniBand GUIDs.
-
-    ``steps`` is its plan, None without its facts.
+    """A host's cells, the digest of its policy, whether it reported a status, its
+    InfiniBand GUIDs, and ``steps``, its plan, None without its facts.
     """
 
     host: Host
@@ -429,11 +411,9 @@ def row_of(
     policy: Optional[Policy],
     connections: Sequence[StorageConnection] = (),
 ) -> HostRow:
-    """Return a host's row, from the engine's data and its own report.
-
-    ``policy`` is the one that it should have, if any. ``connections`` are those of its
-    data center's domains. :func:`check`, which has all hosts, fills the policy cell,
-    and adds GUIDs that are not unique to that of ports.
+    """Return a host's row; ``policy`` is the one that it should have, ``connections``
+    those of its data center. :func:`check`, which has all hosts, fills the cell of the
+    policy, and adds equal GUIDs.
     """
 
     def row(report: HostReport) -> HostRow:
@@ -473,9 +453,7 @@ def row_of(
 
 def connections_of(engine: Engine, host: Host) -> tuple[StorageConnection, ...]:
     """Return the connections of the domains of a host's data center."""
-    center = next(
-        (c.data_center for c in engine.clusters if c.id == host.cluster), None
-    )
+    center = engine.center_of(host)
     return tuple(
         domain.connection
         for domain in engine.domains
@@ -578,8 +556,7 @@ class HostFailure(NamedTuple):
 
 def failures(matrix: Matrix) -> tuple[HostFailure, ...]:
     """Return the hosts with failed checks, or whose paths warn: the next fault may cut
-    their storage off. A host's status in the engine is left out: the engine has events
-    of its own about that. Pure.
+    their storage off. The engine has own events about a host's status. Pure.
     """
     found = []
     for row, cells in zip(matrix.rows, matrix.cells):

@@ -46,7 +46,6 @@ KIND = "policies"
 SAME = "same"
 DRIFT = "drift"
 UNKNOWN = "unknown"
-VERDICTS = (SAME, DRIFT, UNKNOWN)
 
 # The time of difflib grows with the product of both lengths. A policy of 60,000 bytes,
 # the maximum, has about 2,000 lines.
@@ -55,11 +54,8 @@ _MOST_LINES = 3000
 
 @dataclass(frozen=True)
 class PolicyDrift:
-    """A host's policy: ``digest`` of the loaded one, None for none or unknown.
-    ``address`` is that of the host in the engine.
-
-    ``diff`` are the lines of a unified diff from its policy.yaml to the file, empty
-    if they are equal or its policy.yaml is unknown.
+    """A host's policy: ``digest`` of the loaded one, None for none or unknown; ``diff``
+    a unified diff from its policy.yaml to the file, empty if equal or unknown.
     """
 
     host: str
@@ -74,9 +70,7 @@ class PolicyDrift:
 def compare(
     host: Host, report: HostReport, text: str, policy: Policy, where: str
 ) -> PolicyDrift:
-    """Compare the loaded policy of ``host`` with ``policy``, which is ``text`` parsed,
-    from the file ``where``.
-    """
+    """Compare the loaded policy of ``host`` with ``policy``: ``text`` of ``where``."""
 
     def drift(report: HostReport) -> PolicyDrift:
         wanted = digest(policy)
@@ -164,12 +158,9 @@ class Effect:
 
 @dataclass(frozen=True)
 class PolicyPushPlan:
-    """``text`` is the policy as YAML, ``digest`` the one that hosts must have after it,
-    without their drop-ins.
-
-    ``before`` has the present one by name: None for no policy, no entry for a
-    host that was not asked or did not answer. ``warnings`` are on the policy.
-    ``effects`` are those on the hosts that were asked, none where nothing changes.
+    """``text`` is the policy, ``digest`` what hosts must have after it, without
+    drop-ins, and ``before`` what they have, by name: None for no policy, no entry for
+    unknown. ``warnings`` are on the policy, ``effects`` on the hosts that were asked.
     """
 
     hosts: tuple[Host, ...]
@@ -206,10 +197,8 @@ def plan_policy_push(
     reports: Iterable[HostReport] = (),
     engine: Optional[Engine] = None,
 ) -> PolicyPushPlan:
-    """Validate ``text`` and return its effect on each of ``hosts``.
-
-    ``where`` names the policy in messages, ``engine`` has the storage domains. Of each
-    report little is kept. Raises PolicyProblem with every mistake.
+    """Validate ``text``, from ``where``, and return its effect on each of ``hosts``;
+    ``engine`` has the domains. Raises PolicyProblem with every mistake.
     """
     parsed = check_policy(text, where)
     before: dict[str, Optional[str]] = {}
@@ -239,9 +228,7 @@ def plan_policy_push(
 
 
 def _exports(engine: Engine) -> dict[str, dict[str, str]]:
-    """Return what each host's data center has on NFS, by the host's name: the domains
-    by their exports.
-    """
+    """Return the domains of each host's data center by export, by the host's name."""
     found: dict[str, dict[str, str]] = {}
     for center in engine.data_centers:
         exports = {
@@ -287,10 +274,8 @@ def push_policy(
     listener: Optional[Listener] = None,
     job: Optional[Listener] = None,
 ) -> PolicyPushResult:
-    """Send the policy to all hosts, AT_ONCE at a time.
-
-    ``listener`` gets a step for each host. ``job``, which makes a request to the engine
-    for each step, gets one for each round of hosts.
+    """Send the policy to all hosts, AT_ONCE at a time. ``listener`` gets a step for
+    each, ``job``, which asks the engine for each step, one for each round.
     """
     listener = listener or Listener()
     job = job or Listener()

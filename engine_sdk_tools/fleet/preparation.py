@@ -66,6 +66,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     INSTALLED_NOW,
     Engine,
     Host,
+    counted,
     host_is,
     listed,
     status_words,
@@ -199,10 +200,9 @@ class PreparationRequest:
 
 @dataclass(frozen=True)
 class Look:
-    """What a host's report says about its preparation.
-
-    ``known``: the host has reported. ``reason`` says what it needs, "" if nothing.
-    ``disruptive`` steps of its plan need a maintenance, ``reboot`` of them a restart.
+    """What a host's report says: ``reason`` what it needs, "" if nothing; how many
+    steps of its plan are ``disruptive``, or need a ``reboot``. ``known``: it has
+    reported.
     """
 
     known: bool
@@ -213,8 +213,8 @@ class Look:
     @property
     def needs_maintenance(self) -> str:
         """Why it has to be reinstalled."""
-        steps = f"{self.disruptive} step{'s' * (self.disruptive != 1)} of its plan"
-        return f"{steps} take a link down, or need a restart"
+        steps = counted(self.disruptive, "step")
+        return f"{steps} of its plan take a link down, or need a restart"
 
 
 def look_at(report: HostReport, request: PreparationRequest) -> Look:
@@ -268,7 +268,7 @@ def plan_preparation(
     batches = {name: -(-n // request.batch) for n, name in enumerate(mine)}
     return PreparationState(
         data_center,
-        next(c.name for c in engine.data_centers if c.id == data_center),
+        engine.center_name(data_center) or data_center,
         request.by,
         tuple(replace(one, batch=batches.get(one.name, 0)) for one in records),
         request.reboot,
@@ -467,10 +467,8 @@ def _mark(record: HostRecord, **changes: object) -> RunStep:
 
 
 def _install(record: HostRecord) -> RunStep:
-    """Reinstall a host with the engine's own SSH key.
-
-    All defaults that differ between the API's documents and its code are sent. The
-    firewall is left as it is.
+    """Reinstall a host with the engine's own SSH key, and leave its firewall as it is.
+    All defaults that differ between the API's documents and its code are sent.
     """
     doing = f"reinstalling {record.name}"
     words = {
@@ -529,9 +527,7 @@ _TASK = re.compile(r"Installing Host \S+\. (.*?)\.?")
 
 @dataclass(frozen=True)
 class Installation:
-    """What the events say of an installation: whether it ``started`` and ``ended``, and
-    the result of the role.
-    """
+    """What events say: whether it ``started`` and ``ended``, and the role's result."""
 
     started: bool
     ended: bool
@@ -588,9 +584,7 @@ def _said(text: str) -> dict[str, str]:
 
 
 def other_policy(sentinel: str, digest: Optional[str]) -> str:
-    """Return a sentence if the ``sentinel`` does not name the policy ``digest``; None
-    is any.
-    """
+    """Return a sentence if ``sentinel`` names another ``digest``; None is any."""
     named = policy_proven(sentinel)
     if digest in (None, named):
         return ""
@@ -603,20 +597,16 @@ def other_policy(sentinel: str, digest: Optional[str]) -> str:
 _GOOD = (DONE, NO_HARDWARE)
 
 
-def _count(hosts: int) -> str:
-    return f"{hosts} host{'s' * (hosts != 1)}"
-
-
 def sentence(state: PreparationState) -> str:
     """Return the result as one sentence, without a full stop."""
     good = sum(record.stage in _GOOD for record in state.hosts)
     bad = [record.name for record in state.hosts if record.stage == FAILED]
-    text = f"{good} of {_count(len(state.hosts))} prepared"
+    text = f"{good} of {counted(len(state.hosts), 'host')} prepared"
     if bad:
         text += f"; failed: {listed(bad)}"
     waiting = [record for record in state.hosts if record.stage not in OVER]
     if waiting:
-        text += f"; {_count(len(waiting))} not started because of that"
+        text += f"; {counted(len(waiting), 'host')} not started because of that"
     return text
 
 
@@ -712,11 +702,8 @@ START_S = 60.0
 @dataclass
 class Preparation(HostsRun):
     """Does all remaining steps of a PreparationState. ``variables`` are for the role
-    over SSH, ``request`` has the policy.
-
-    A host that fails is activated if it was up, and the next batch is not started. Like
-    a conversion, it is continued by the same command if the engine is not available,
-    or denies access.
+    over SSH, ``request`` has the policy. A host that fails is activated if it was up,
+    and the next batch is not started.
     """
 
     state: PreparationState

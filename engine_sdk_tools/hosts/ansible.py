@@ -4,19 +4,15 @@ the role on them.
 
 A report needs no Python on the host: each command of a script in ``playbooks/`` prints
 one line, a mark, its name, its exit status, its stdout and stderr (gzip, base64;
-``tell.sh``). Other output is ignored. A policy is pushed by the module of our
-collection. If a host could not be asked, the messages of OpenSSH (sshconnect.c, ssh.c),
-sudo and Ansible are replaced by a sentence with a fix; these messages are never
-translated.
+``tell.sh``). A policy is pushed by the module of our collection. If a host could not be
+asked, the messages of OpenSSH (sshconnect.c, ssh.c), sudo and Ansible, which are never
+translated, are replaced by a sentence with a fix.
 
-This is a :class:`~ovirt_rdma.engine_sdk_tools.hosts.report.HostAccess`. A report says
-what is missing on its host.
-
-A host must present the host key that the engine knows, or no connection is made. The
-engine stores a host's key when it is added, and reports it as ``ssh.public_key``, with
-``ssh.fingerprint`` (HostMapper). A host that was added before engine 4.4 and not
-installed again since has only a fingerprint, and the engine has to fetch its key. A key
-is never trusted just because the host presents it.
+A host must present the host key that the engine knows, or no connection is made: no key
+is trusted just because the host presents it. The engine stores a host's key when it is
+added, and reports it as ``ssh.public_key``, with ``ssh.fingerprint`` (HostMapper). A
+host that was added before engine 4.4 and not installed again since has only a
+fingerprint, and the engine has to fetch its key.
 
 Variables of the operator's own inventory are added: another user, a jump host, a key.
 They cannot change how the host key is verified.
@@ -128,10 +124,7 @@ def known_hosts_text(hosts: Mapping[str, Host]) -> str:
 
 
 def read_key(text: Optional[str]) -> Optional[HostKey]:
-    """Return the key in the engine's text (type, base64, optionally a comment).
-
-    None if there is no key, or not of a type that hosts use.
-    """
+    """Return the key in the engine's text; None for none of a type that hosts use."""
     parts = (text or "").split()
     if len(parts) < 2 or not _KEY_TYPE.fullmatch(parts[0]):
         return None
@@ -172,9 +165,8 @@ _OURS = re.compile(r"ansible_(ssh_)?(host_key_checking|connection|executable)")
 
 @dataclass(frozen=True)
 class Access:
-    """How to log in to hosts: ``user``, the path of the private ``key`` (None: ssh
-    finds one), the path of the operator's ``inventory``, and the timeout of a
-    connection in seconds.
+    """How to log in: ``user``, path of the private ``key`` (None: ssh finds one) and of
+    the operator's ``inventory``, and the timeout of a connection in seconds.
     """
 
     user: str = "root"
@@ -202,11 +194,9 @@ def inventory_of(
     known_hosts: str,
     theirs: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return an inventory of ``hosts``, which are by alias.
-
-    The file ``known_hosts`` has the engine's keys; a host without one is checked with
-    the operator's own file. ``theirs`` are the operator's variables by the host's name
-    or address in the engine.
+    """Return an inventory of ``hosts``, by alias. ``known_hosts`` has the engine's
+    keys; hosts without one are checked with the operator's. ``theirs`` are the
+    operator's variables by a host's name or address.
     """
     entries = {}
     for alias, host in hosts.items():
@@ -288,11 +278,9 @@ def _ssh_options(
 def read_inventory(
     path: str, command: Sequence[str] = ("ansible-inventory",)
 ) -> dict[str, dict[str, Any]]:
-    """Return the variables of each host in the operator's inventory, by its name.
-
-    It can be anything that Ansible reads: ini, YAML, a folder, the source of a plugin,
-    which gets a part of our environment. An ansible.cfg in the current folder counts
-    only if nobody else can write there. Raises Problem if Ansible cannot read it.
+    """Return the variables of hosts in the operator's inventory, by name: ini, YAML, a
+    folder, a plugin, which gets a part of our environment. An ansible.cfg in the
+    current folder counts if nobody else can write there. Raises Problem.
     """
     named = _readable(path)
     program = shutil.which(command[0], path=search_path())
@@ -368,12 +356,9 @@ _LONGEST = 600
 
 @dataclass(frozen=True)
 class Prepared:
-    """The result of the role on one host.
-
-    ``sentinel`` is the name of the role's last task, "" if it has not run, ``task``
-    that of the last one that has. ``problem`` is "" if the host is prepared, and if it
-    has no RDMA hardware (``no_hardware``). ``warnings`` are those of the tasks'
-    results, each once.
+    """The result of the role on one host. ``sentinel`` is the name of its last task, ""
+    if that has not run, ``task`` the last that has. ``problem`` is "" for a prepared
+    host, and for one with ``no_hardware``. ``warnings`` are those of tasks.
     """
 
     host: str
@@ -386,10 +371,9 @@ class Prepared:
 
 
 def with_outcome(before: Prepared, outcome: HostOutcome) -> Prepared:
-    """Return ``before`` after one more task on its host.
-
-    In a run on several hosts Ansible puts the variables of one of them into a task's
-    name. So the name says only which task it is; what it says is in its result.
+    """Return ``before`` after one more task. In a run on several hosts Ansible puts
+    variables of one of them into a task's name: it says which task it is, the result
+    says the rest.
     """
     name, result = one_line(outcome.task), outcome.result
     said = one_line(m) if isinstance(m := result.get("msg"), str) else ""
@@ -419,9 +403,7 @@ def with_outcome(before: Prepared, outcome: HostOutcome) -> Prepared:
 
 
 def policy_proven(text: str) -> Optional[str]:
-    """Return the digest in the name of the role's last task, "" if it names none; None
-    if ``text`` is not that name.
-    """
+    """Return the digest in the name of the role's last task, or ""; None: not that."""
     match = _PROOF.fullmatch(text)
     return match[1] if match else None
 
@@ -484,11 +466,9 @@ class Answer(NamedTuple):
 
 
 def read_answers(text: str) -> dict[str, Answer]:
-    """Return the commands' answers by name; of several with one name, the last.
-
-    Lines that are cut off or damaged, or have a name that no script uses, are ignored.
-    An answer with which all would have more than MOST_BYTES unpacked has the status
-    _TOO_MUCH, and no output.
+    """Return the commands' answers by name; of several with one name, the last. Lines
+    that are cut off, damaged or of other names are ignored. Beyond MOST_BYTES unpacked
+    in all, one has the status _TOO_MUCH.
     """
     lines = {name: rest for name, *rest in _LINE.findall(text) if name in _STEPS}
     answers = {}
@@ -508,9 +488,7 @@ def read_answers(text: str) -> dict[str, Answer]:
 
 
 def report_of(host: str, told: Mapping[str, Answer], at: float) -> HostReport:
-    """Return the report from the answers to ``report.sh``; ``at`` is in seconds since
-    1970.
-    """
+    """Return the report from answers to ``report.sh``; ``at``: seconds since 1970."""
 
     def part(name: str) -> Optional[Part]:
         if name == "policy" and name not in told:
@@ -534,7 +512,6 @@ def pushed_of(host: str, outcome: HostOutcome) -> Pushed:
 
 
 def _good(host: str, told: Mapping[str, Answer], name: str) -> Answer:
-    """Return a command's answer; raise a Problem if it failed or there is none."""
     doing, answer = _STEPS[name], told.get(name)
     if answer is None:
         raise Problem(
@@ -587,7 +564,7 @@ def _unpacked(text: str, most: int) -> Optional[bytes]:
 
 
 # A host may print anything, and the time of the patterns grows with the square of the
-# length of a line.
+# length of a line: of a long text, its beginning and its end are searched.
 _MOST_SEARCHED = 4000
 _MOST_QUOTED = 400
 # The lines that OpenSSH 9 prints before its message.
@@ -656,32 +633,24 @@ def explain_failure(host: Host, text: str) -> Failure:
     """Explain the message ``text`` of ssh or Ansible on ``host``."""
     # Else the host key came from known_hosts.
     key_of_engine = bool(host.public_key)
-    text = _ends_of(text)
+    if len(text) > 2 * _MOST_SEARCHED:
+        text = f"{text[:_MOST_SEARCHED]}\n{text[-_MOST_SEARCHED:]}"
     # "Task failed: " is from ansible-core 2.19.
     told = re.sub(r"(Task failed: )?Failed to connect to the host via ssh: ", "", text)
     lines = [line.strip().rstrip(".") for line in told.splitlines()]
     lines = [line for line in lines if line and not _NOISE.match(line)]
     again = f"remove its line from known_hosts: ssh-keygen -R {host.address}"
-    if key_of_engine:
-        again = "let the engine fetch its key again (Edit Host, SSH public key)"
     values = {
         "host": host.name,
         "address": host.address,
         "port": str(host.port),
         "last": lines[-1][:_MOST_QUOTED].rstrip(": ") if lines else "no message",
         "who": "the engine" if key_of_engine else "known_hosts",
-        "again": again,
+        "again": _FETCH_AGAIN if key_of_engine else again,
     }
     rules = (rule for rule in _RULES if re.search(rule[0], text))
     _, sentence, fix = next(rules, _OTHER)
     return Failure(sentence.format_map(values), fix.format_map(values))
-
-
-def _ends_of(text: str) -> str:
-    """Return the text; of a long one, only its beginning and its end."""
-    if len(text) <= 2 * _MOST_SEARCHED:
-        return text
-    return f"{text[:_MOST_SEARCHED]}\n{text[-_MOST_SEARCHED:]}"
 
 
 # A host reads its facts in a few seconds; its tools have limits of their own.
@@ -696,23 +665,19 @@ _NO_MORE = "no more"
 
 
 class AnsibleHosts:
-    """Hosts over SSH; ``forks`` is the number of hosts to ask in parallel. Raises
-    Problem if no host can be asked: no Ansible, or an inventory that cannot be read.
-
-    ``run`` and ``clock`` are for tests.
+    """Hosts over SSH. Raises Problem if no host can be asked: no Ansible, or an
+    inventory that cannot be read. ``run`` and ``clock`` are for tests.
     """
 
     def __init__(
         self,
         access: Optional[Access] = None,
         *,
-        forks: int = 20,
         host_limit_s: float = HOST_LIMIT_S,
         run: Callable[[AnsibleRun, str], Iterator[HostOutcome]] = ansible_run.run_order,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._access = access or Access()
-        self._forks = forks
         self._host_limit_s = host_limit_s
         self._run = run
         self._clock = clock
@@ -728,10 +693,9 @@ class AnsibleHosts:
                 host.name, read_answers(outcome.text), self._clock()
             )
 
-        def order_of(order: AnsibleRun, folder: str) -> AnsibleRun:
-            return replace(order, script=_script())
-
-        return self._results(hosts, order_of, HostReport, read, done)
+        return self._results(
+            hosts, lambda _: {"script": _script()}, HostReport, read, done
+        )
 
     def push_policy(
         self, hosts: Sequence[Host], policy: Union[str, PolicyFiles, None]
@@ -753,7 +717,7 @@ class AnsibleHosts:
         def read(host: Host, outcome: HostOutcome) -> Union[Pushed, Failure]:
             return _failure(host, outcome) or pushed_of(host.name, outcome)
 
-        def order_of(order: AnsibleRun, folder: str) -> AnsibleRun:
+        def words_of(folder: str) -> dict[str, Any]:
             # In files: in a variable, Ansible would take {{ for a template.
             source = Path(folder) / "policy"
             source.mkdir()
@@ -763,22 +727,15 @@ class AnsibleHosts:
             for name, text in files.contents.items():
                 beside = source / "policy.d" if name in files.drop_ins else source
                 (beside / name).write_bytes(text.encode("utf-8"))
-            return replace(
-                order,
-                playbook="push_policy.yml",
-                variables={"ovirt_rdma_policy": str(source)},
-                collections=tuple(map(str, trusted_collections())),
-            )
+            variables = {"ovirt_rdma_policy": str(source)}
+            return _of_collection("push_policy.yml", variables)
 
-        return self._results(hosts, order_of, Pushed, read)
+        return self._results(hosts, words_of, Pushed, read)
 
     def prepare(
         self, hosts: Sequence[Host], variables: Mapping[str, Any]
     ) -> dict[str, Prepared]:
-        """Run the role on each host; return the results by the engine's name.
-
-        ``variables`` are for the role. A host that cannot be asked has a ``problem``.
-        """
+        """Run the role with ``variables`` on each host; return the results by name."""
         so_far: dict[str, Prepared] = {}
 
         def read(host: Host, outcome: HostOutcome) -> Union[Prepared, Failure, None]:
@@ -790,26 +747,22 @@ class AnsibleHosts:
             so_far[host.name] = with_outcome(before, outcome)
             return None
 
-        def order_of(order: AnsibleRun, folder: str) -> AnsibleRun:
-            return replace(
-                order,
-                limit_s=PREPARING_LIMIT_S,
-                playbook="prepare_hosts.yml",
-                variables=variables,
-                collections=tuple(map(str, trusted_collections())),
-            )
+        def words_of(_: str) -> dict[str, Any]:
+            words = _of_collection("prepare_hosts.yml", variables)
+            return {**words, "limit_s": PREPARING_LIMIT_S}
 
-        return self._results(hosts, order_of, Prepared, read)
+        return self._results(hosts, words_of, Prepared, read)
 
     def _results(
         self,
         hosts: Sequence[Host],
-        order_of: Callable[[AnsibleRun, str], AnsibleRun],
+        words_of: Callable[[str], dict[str, Any]],
         kind: type[_Result],
         read: Callable[[Host, HostOutcome], Union[_Result, Failure, None]],
         done: Optional[HostDone] = None,
     ) -> dict[str, _Result]:
-        """Return each host's result of what ``order_of`` makes of a run and its folder.
+        """Return each host's result of a run; ``words_of`` its folder are what the run
+        has of its own.
 
         ``read`` makes it of the outcome of a task, or of that at the end, _NO_MORE;
         None: more has to come.
@@ -838,7 +791,7 @@ class AnsibleHosts:
             take(alias, None)
         if waiting:
             with ansible_run.private_folder() as folder:
-                order = order_of(self._order(waiting, folder), folder)
+                order = replace(self._order(waiting, folder), **words_of(folder))
                 for outcome in self._run(order, folder):
                     if outcome.alias in waiting:
                         take(outcome.alias, outcome)
@@ -855,8 +808,7 @@ class AnsibleHosts:
             "",
             inventory_of(hosts, self._access, file, self._variables),
             {"known_hosts": known_hosts_text(hosts)},
-            self._forks,
-            self._host_limit_s,
+            limit_s=self._host_limit_s,
         )
 
 
@@ -875,6 +827,12 @@ def _failure(host: Host, outcome: HostOutcome) -> Optional[Failure]:
     if outcome.kind == OK or (outcome.kind == FAILED and answered):
         return None
     return explain_failure(host, text)
+
+
+def _of_collection(playbook: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the words of a run of a playbook that needs our collection."""
+    collections = tuple(map(str, trusted_collections()))
+    return {"playbook": playbook, "variables": variables, "collections": collections}
 
 
 def _script() -> str:

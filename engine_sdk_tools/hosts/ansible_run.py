@@ -59,9 +59,8 @@ def collection_folder() -> Optional[Path]:
 
 
 def trusted_collections() -> list[Path]:
-    """Return the folders of :func:`collection_paths` from which this user may run
-    something: the engine's user must not become root through what root runs. Raises
-    Problem if our collection is in none of them.
+    """Return the folders of :func:`collection_paths` that the engine's user cannot
+    change: it must not become root. Raises Problem if our collection is in none.
     """
     paths = [path for path in collection_paths() if is_trusted(path)]
     found = collection_folder()
@@ -165,13 +164,10 @@ _STOPPING_S = 10.0
 
 @dataclass(frozen=True)
 class AnsibleRun:
-    """The input of a run. ``script`` is for /bin/sh; ``inventory`` has its hosts, by
-    alias.
-
-    ``files`` are written to the folder of the run, by name. ``limit_s`` is the timeout
-    of one host in seconds, ``forks`` the number of hosts to ask in parallel.
-    ``playbook`` is one of ours; ``variables`` are for it, and ``collections`` the
-    folders in which it finds collections.
+    """A run: ``script`` for /bin/sh, ``inventory`` by alias, ``files`` by name for its
+    folder. ``limit_s`` is the timeout of one host in seconds, ``forks`` how many run in
+    parallel. ``playbook`` is one of ours, with ``variables``, and ``collections`` to
+    search.
     """
 
     script: str
@@ -191,9 +187,8 @@ class AnsibleRun:
 
 
 class HostOutcome(NamedTuple):
-    """The result of a task on a host: OK with its stdout, or FAILED or UNREACHABLE with
-    the message of Ansible. ``result`` is all that the task has returned, ``task`` its
-    name, ``action`` the module; ``ignored``: the play ignores that it failed.
+    """The result of a task on a host: OK with its stdout, FAILED or UNREACHABLE with a
+    message; ``result`` is all of it, ``action`` the module; ``ignored`` by the play.
     """
 
     alias: str
@@ -206,9 +201,7 @@ class HostOutcome(NamedTuple):
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> Optional[HostOutcome]:
-        """Return the outcome in an event of ansible-runner; None if it has none. Raises
-        KeyError and TypeError for another form.
-        """
+        """Return an event's outcome, None without. Raises KeyError, TypeError."""
         kind = _EVENTS.get(event["event"])
         if kind is None:
             return None
@@ -259,9 +252,7 @@ def private_folder() -> Iterator[str]:
 
 
 def _locked(folder: Path) -> int:
-    """Lock a folder of ours and return its descriptor; -1 if another process has the
-    lock, or the folder belongs to another user.
-    """
+    """Lock a folder of ours; return its descriptor, -1 if others have or own it."""
     descriptor = -1
     with contextlib.suppress(OSError):
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -285,11 +276,9 @@ def _remove(top: Path, lock: int) -> None:
 def run_order(
     order: AnsibleRun, folder: str, path: Optional[str] = None
 ) -> Iterator[HostOutcome]:
-    """Carry out ``order`` in ``folder``, and yield the results of tasks on hosts as
-    they come.
-
-    ``path`` is the search path for commands. A host without a result did not answer in
-    time. Raises AnsibleProblem if Ansible could not be run.
+    """Carry out ``order`` in ``folder``, and yield results of tasks as they come; a
+    host without one did not answer in time. Raises AnsibleProblem if Ansible could not
+    be run.
     """
     path = path or search_path()
     found = {}

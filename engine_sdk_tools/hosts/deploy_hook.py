@@ -147,9 +147,7 @@ class PostTasksProblem(Problem):
 
 
 class Found(NamedTuple):
-    """Our block in a file: its state, its first byte, and the first one after it.
-    ``is_new``: the file did not exist before.
-    """
+    """Our block: its state, begin and end; ``is_new``: there was no file before."""
 
     state: str
     start: int = 0
@@ -158,9 +156,8 @@ class Found(NamedTuple):
 
 
 def tasks_of(collection: str = COLLECTION) -> str:
-    """Return the tasks of the block, without its marks and without indentation.
-
-    ``collection`` is the folder of our collection, without quotes or backslashes.
+    """Return the tasks without marks and indentation; ``collection`` has no quotes or
+    backslashes.
     """
     tasks = _TASKS.replace("@SETTINGS@", SETTINGS).replace("@POLICY@", POLICY_YAML)
     return tasks.replace("@COLLECTION@", collection)
@@ -190,10 +187,8 @@ def find(content: bytes, collection: str = COLLECTION) -> Found:
 
 
 def installed(content: Optional[bytes], collection: str = COLLECTION) -> bytes:
-    """Return ``content`` with the block of this version; None is for a missing file.
-
-    Another block that is there is replaced in its place. Raises PostTasksProblem if
-    ``content`` is no list of tasks to which a block can be added.
+    """Return ``content`` with the block of this version, in place of another; None is
+    for a missing file. Raises PostTasksProblem if it is no list of tasks.
     """
     if content is None:
         return _START_OF_FILE + _block(b"", collection, is_new=True)
@@ -285,20 +280,8 @@ _TASK = {"import_tasks": "tasks/post_tasks.yml"}
 _PLAY = [{"hosts": "all", "remote_user": "root", "tasks": [_TASK]}]
 
 
-def engine_version() -> Optional[str]:
-    """Return the version of the engine's package on this machine; None if there is
-    none, or no rpm.
-    """
-    try:
-        return run_command(["rpm", "-q", "--qf", "%{VERSION}", "ovirt-engine"]).strip()
-    except CommandFailed:
-        return None
-
-
 def _engine_user() -> Optional[pwd.struct_passwd]:
-    """Return the engine's user; None if there is none, or if only root can run
-    something as that user.
-    """
+    """Return the engine's user; None if there is none, or we are not root."""
     with contextlib.suppress(KeyError):
         return pwd.getpwnam(ENGINE_USER) if os.geteuid() == 0 else None
     return None
@@ -326,10 +309,9 @@ def user_without_access(path: Path) -> str:
 
 
 def check_syntax(content: bytes, beside: Path, project: str = PROJECT) -> None:
-    """Let ansible-playbook read ``content`` as the engine does. ``beside`` is the
-    folder of the file, in which its tasks find others.
-
-    Raises PostTasksProblem with Ansible's reason, and if there is no Ansible here.
+    """Let ansible-playbook read ``content`` as the engine does, with other tasks
+    ``beside`` it. Raises PostTasksProblem with Ansible's reason, and if there is no
+    Ansible.
     """
     program = shutil.which("ansible-playbook", path=search_path())
     if program is None:
@@ -429,11 +411,9 @@ class SettingsProblem(Problem):
 def read_settings(
     path: str = SETTINGS, collection: Optional[Path] = None
 ) -> dict[str, Any]:
-    """Return the variables in the file ``path``; none if it is missing or empty.
-
-    With ``collection``, the folder of our collection, names that the role does not know
-    are refused: nobody else would see them. Its first task checks the values. Raises
-    SettingsProblem.
+    """Return the variables in the file ``path``; none if it is missing or empty. With
+    ``collection``, names that its role does not know are refused; its first task checks
+    values. Raises SettingsProblem.
     """
     try:
         values = yaml.safe_load(read_file(path, _MOST_BYTES))
@@ -483,9 +463,7 @@ def policy_of_engine(path: str = POLICY_YAML) -> dict[str, Any]:
 
 
 def is_by_cluster(variables: Mapping[str, Any]) -> bool:
-    """Whether each cluster has a policy file of its own, named by the engine's variable
-    for the cluster.
-    """
+    """Whether the name of the policy file has the engine's variable for the cluster."""
     file = variables.get("ovirt_rdma_policy_file")
     return not variables.get("ovirt_rdma_policy") and bool(_CLUSTER.search(str(file)))
 
@@ -522,10 +500,8 @@ POST_TASKS = "/etc/ovirt-engine/ansible/ovirt-host-deploy-post-tasks.yml"
 
 
 class PostTasksFile:
-    """The file at ``path``, which may be missing or a symbolic link.
-
-    Its folder must exist: an engine has it. Raises PostTasksProblem if there is none,
-    or if the path is no regular file.
+    """The file at ``path``, maybe missing or a link, in the engine's folder. Raises
+    PostTasksProblem if that is missing, or if the path is no regular file.
     """
 
     def __init__(self, path: str) -> None:
@@ -580,12 +556,10 @@ class PostTasksFile:
             raise self._failed("read", error) from error
 
     def replace(self, before: Optional[bytes], after: Optional[bytes]) -> None:
-        """Write ``after`` in place of ``before``, which is kept as the backup; None is
-        for a missing file. Raises PostTasksProblem; then the file is unchanged, unless
-        the sentence says that it was replaced.
-
-        ``before`` is what :meth:`read` returned: if the file is not so any more, an
-        editor has changed it meanwhile, and nothing is written.
+        """Write ``after`` in place of ``before``, what :meth:`read` returned (None: no
+        file), which is kept as the backup. Nothing is written if an editor was faster.
+        Raises PostTasksProblem; then it is unchanged, unless the sentence says
+        otherwise.
         """
         if self.read() != before:
             raise PostTasksProblem(
@@ -617,9 +591,7 @@ class PostTasksFile:
 
 
 def block_problem() -> Optional[Problem]:
-    """Return why a reinstall would not run the role, if this is the engine machine.
-    Elsewhere, the canary shows it.
-    """
+    """Return why a reinstall would not run the role; known on the engine only."""
     if not Path(POST_TASKS).parent.is_dir():
         return None
     try:

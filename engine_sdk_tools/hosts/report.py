@@ -5,22 +5,15 @@ what a report says about policy, mounts and hooks.
 A report is the output of ``ovirt-rdma-host`` on the host. It comes over SSH
 (:mod:`ovirt_rdma.engine_sdk_tools.hosts.ansible`) or from a folder of dumps
 (:class:`DumpFolder`), to plan without access to hosts. A host without a report is
-unknown.
+unknown, and so is what has another form: it may be from another version, or damaged.
 
 The facts of a host take some hundred kilobytes of memory. :func:`reports_of` yields the
 reports one by one, so that a caller who keeps only its own rows needs little memory for
 hundreds of hosts.
 
-The report shows whether the add-on is enabled, and the digest of the loaded policy,
-which is compared with the policy.yaml in the report.
-
-A report may be from another version, or damaged: what has another form counts as
-unknown.
-
-In the folder, ``HOST.facts.json`` or ``HOST.json`` is the output of
-``ovirt-rdma-host facts -o json``,
-``HOST.status.json`` that of ``status -o json``, ``HOST.policy.yaml`` the host's policy.
-HOST is the host's name or address in the engine.
+In the folder, ``HOST.facts.json`` or ``HOST.json`` is the output of ``ovirt-rdma-host
+facts -o json``, ``HOST.status.json`` that of ``status -o json``, ``HOST.policy.yaml``
+the host's policy. HOST is the host's name or address in the engine.
 """
 
 from __future__ import annotations
@@ -80,14 +73,10 @@ _Odd = TypeVar("_Odd")
 
 @dataclass(frozen=True)
 class HostReport:
-    """The report of one host.
-
-    ``host`` is its name in the engine. If there is no report, ``facts`` is None and
-    ``problem`` is the reason, with ``fix``. ``status`` is the document of
-    ``ovirt-rdma-host status -o json``, None if the host did not report it.
-    ``policy_text`` is its /etc/ovirt-rdma/policy.yaml, None if it was not requested,
-    cannot be read or does not exist.
-    ``read_at`` is in seconds since 1970.
+    """The report of the host with this name. Without ``facts``, ``problem`` says why.
+    ``status`` is the document of ``ovirt-rdma-host status -o json``, ``policy_text``
+    its /etc/ovirt-rdma/policy.yaml, each None if unknown. ``read_at`` is in seconds
+    since 1970.
     """
 
     host: str
@@ -123,10 +112,8 @@ class HostReport:
 
 @dataclass(frozen=True)
 class Pushed:
-    """The result of a push to one host.
-
-    ``digest`` is what the host reports after ``policy load``, ``file_digest`` the same
-    without its drop-ins. ``problem`` is "" for success.
+    """The result of a push: the ``digest`` that the host reports, and ``file_digest``,
+    that without its drop-ins. ``problem`` is "" for success.
     """
 
     host: str
@@ -137,9 +124,7 @@ class Pushed:
 
 
 class Part(NamedTuple):
-    """A part of a report as the host printed it, its name in sentences, and what to do
-    if it cannot be used.
-    """
+    """A part of a report as printed, its name in sentences, and a fix for it."""
 
     content: bytes
     what: str
@@ -149,9 +134,8 @@ class Part(NamedTuple):
 def made_of(
     host: str, part: Callable[[str], Optional[Part]], read_at: Optional[float]
 ) -> HostReport:
-    """Return the report of ``host``: ``part`` returns the bytes of its facts, status or
-    policy, None if there is no such part, and raises Problem. ``problem`` names the
-    first that is missing, also if there are others.
+    """Return the report of ``host`` from the parts facts, status and policy, None for
+    none; ``part`` raises Problem. ``problem`` names the first that is missing.
     """
     wrong: list[Problem] = []
 
@@ -217,11 +201,8 @@ def _policy(part: Part) -> str:
 
 
 def policy_too_long(policy: Union[str, PolicyFiles, None]) -> str:
-    """Return a sentence if a policy.yaml, or that with its drop-ins, is too long to
-    send to a host, else "".
-
-    The policy that a host has must not be longer either: it could not be restored. That
-    is checked before any change.
+    """Return a sentence if a policy with its drop-ins is too long to send, else "".
+    That is checked before any change: a host's own, longer, could not be restored.
     """
     size = (policy if isinstance(policy, PolicyFiles) else PolicyFiles(policy)).size
     if size <= MOST_POLICY_BYTES:
@@ -271,9 +252,7 @@ HostDone = Callable[[str], None]
 
 
 class HostAccess(Protocol):
-    """Access to hypervisors. No method raises for a single host: its report has the
-    problem.
-    """
+    """Access to hosts. No method raises for one host: its report has the problem."""
 
     def reports(
         self, hosts: Sequence[Host], done: Optional[HostDone] = None
@@ -320,10 +299,8 @@ _KEPT = 64
 
 @dataclass(frozen=True)
 class PolicyInForce:
-    """``policy`` is the policy in force: the empty one if the add-on does not decide on
-    the host, None if unknown. ``reason`` says why.
-
-    ``enabled`` is the mode (``vdsmd``), None for not enabled or unknown.
+    """``policy`` in force: empty if the add-on does not decide there, None if unknown,
+    because of ``reason``. ``enabled`` is the mode, None for not enabled or unknown.
     """
 
     policy: Optional[Policy]
@@ -375,10 +352,8 @@ def loaded_policy(report: HostReport) -> tuple[Optional[Policy], str]:
 
 
 def digest_without_drop_ins(report: HostReport) -> Optional[str]:
-    """Return the digest of the loaded policy as it would be without the host's
-    drop-ins, to compare it with a policy file; None for no policy or unknown.
-
-    Drop-ins belong to the host's storage domains, not to the file.
+    """Return the digest of the loaded policy without drop-ins, which belong to the
+    host's domains; None for no policy or unknown.
     """
     loaded = report.policy_digest
     if not report.drop_ins or _parsed(report.policy)[1] != loaded:
@@ -398,9 +373,7 @@ def status_part(status: Any, name: str) -> dict[str, Any]:
 
 
 def versions_of(report: HostReport) -> Optional[Versions]:
-    """Return the versions that the host reported; None if it reported none in a form
-    that is known here. A newer version of the add-on may add keys.
-    """
+    """Return the versions that the host reported; None if not in a known form."""
     return _record(Versions, status_part(report.status, "versions"), None)
 
 
@@ -546,9 +519,7 @@ def paths_cell(report: HostReport) -> Cell:
 
 
 def with_paths(cell: Cell, server: Optional[ServerPaths]) -> Cell:
-    """Return a domain's cell on a host, changed if not all its paths are as they should
-    be.
-    """
+    """Return a domain's cell, changed if a path of the host is not as it should be."""
     if server is None or server.is_whole:
         return cell
     cell = replace(cell, sentence=f"{cell.sentence}; {_paths_clause(server)}")
@@ -585,10 +556,7 @@ POINTS = (
 
 
 def hooks_cell(host: Host) -> Cell:
-    """Return whether ``host`` has all our hooks.
-
-    The engine's list is as old as its last read of the host's capabilities.
-    """
+    """Return whether the engine's list of hooks, of its last read, has all ours."""
     if host.hooks is None:
         return Cell(UNKNOWN, "unknown", "the hooks were not read", source="engine")
     present = {hook.event for hook in host.hooks if hook.name == NAME}

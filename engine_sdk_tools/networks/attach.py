@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Plan ``network attach``: the NIC, address and request for each host, and what speaks
-against it, which is pure; and carry it out, batch by batch.
-
-Each host is read before the change and verified after it. A host on which the network
-is not as requested is rolled back by itself.
+against it, which is pure; and carry it out, batch by batch. Each host is read before
+the change and verified after it, and rolled back by itself if it is not as requested.
 
 Every request has a connectivity check, with which VDSM rolls back by itself if the
 engine loses the host, and a commit, without which the network is gone after a reboot.
@@ -12,8 +10,7 @@ IPoIB netdev with a smaller MTU is out of sync although traffic may pass.
 
 The engine and VDSM would refuse most of it too, but only when they process the host,
 and some of it in the middle of a change (HostSetupNetworksValidator of ovirt-engine,
-inter_ifaces_controller.rs of nmstate). The custom properties that an attachment has are
-kept.
+inter_ifaces_controller.rs of nmstate). Custom properties of an attachment are kept.
 """
 
 from __future__ import annotations
@@ -95,10 +92,8 @@ class AttachRequest:
 
 @dataclass(frozen=True)
 class HostAttach:
-    """The plan for one host: ``act`` is one of the constants above, ``why`` names the
-    differences.
-
-    ``before`` is its attachment now. ``mtu_unknown``: nobody knows the largest MTU
+    """The plan for one host: ``act`` is a constant above, ``why`` names the differences
+    to ``before``, its attachment now. ``mtu_unknown``: nobody knows the largest MTU
     there.
     """
 
@@ -111,9 +106,7 @@ class HostAttach:
     mtu_unknown: bool = False
 
     def changes(self, host: Host, network: str) -> list[str]:
-        """Return clauses on what differs from the plan in the engine's data of
-        ``host``. ``network`` is an id.
-        """
+        """Return clauses on what differs in ``host``; ``network`` is an id."""
         now = attachment_of(host, network)
         if now is None:
             return ["it does not have the network"]
@@ -370,9 +363,7 @@ class AttachPlan:
         return self._setup(row.host, doing, parameters, before)
 
     def call_back(self, row: HostAttach, host: Host) -> Optional[Call]:
-        """The request that restores what the host of ``row`` had before; None if it has
-        that. ``host`` is read after the change.
-        """
+        """Return what restores ``host``, read after the change; None if as before."""
         now, before = attachment_of(host, self.network.id), row.before
         doing = f"removing {self.network.name} from {host.name} again"
         parameters: dict[str, Any] = {}
@@ -417,14 +408,10 @@ class AttachPlan:
 
 
 def plan_network_attach(
-    engine: Engine,
-    reports: Mapping[str, HostReport],
-    request: AttachRequest,
+    engine: Engine, reports: Mapping[str, HostReport], request: AttachRequest
 ) -> AttachPlan:
-    """Return the plan for ``request``.
-
-    ``engine`` is read with networks, NICs and attachments. Raises Problem for names
-    that do not exist, and ChecksFailed with the refusals of all hosts.
+    """Return the plan for ``request``; ``engine`` has networks, NICs and attachments.
+    Raises Problem for unknown names, ChecksFailed with the refusals of all hosts.
     """
     network = network_named(engine, request.network, request.data_center)
     center = network.data_center or ""
@@ -445,7 +432,7 @@ def plan_network_attach(
     plan = AttachPlan(
         network,
         request,
-        next((c.name for c in engine.data_centers if c.id == center), center),
+        engine.center_name(center) or center,
         tuple(n for n in engine.networks or () if n.data_center == center),
         reports,
     )
@@ -505,10 +492,8 @@ _BETWEEN_S = 2.0
 
 @dataclass(frozen=True)
 class HostResult:
-    """``outcome`` is one of the constants above; ``sentence`` says why it is not DONE.
-
-    AS_BEFORE: refused, or rolled back. FAILED: the host was changed, or its state is
-    unknown.
+    """``outcome`` is a constant above; ``sentence`` says why it is not DONE. FAILED:
+    the host was changed, or its state is unknown.
     """
 
     host: str
@@ -552,10 +537,8 @@ def attach_network(
     batch: int = 1,
     keep_going: bool = False,
 ) -> AttachResult:
-    """Carry out ``plan``, ``batch`` hosts at a time.
-
-    After a batch in which a host failed, no other host is started, unless
-    ``keep_going``. Raises nothing for a single host.
+    """Carry out ``plan``, ``batch`` hosts at a time. After a batch with a failed host,
+    no other is started, unless ``keep_going``. Raises nothing for a single host.
     """
     todo = list(plan.todo)
     listener.plan(tuple(row.host.name for row in todo), len(todo))
@@ -670,7 +653,7 @@ def _commit(session: Session, host: Host) -> None:
 def _read(session: Session, host: Host) -> Host:
     query = {"follow": "nics,network_attachments"}
     read = Read(f"hosts/{host.id}", f"reading {host.name}", "get", query)
-    return host_of(session.read(read), nics=True, attachments=True, hooks=False)
+    return host_of(session.read(read), nics=True, attachments=True)
 
 
 def _result(

@@ -26,11 +26,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     listed,
     pick,
 )
-from ovirt_rdma.engine_sdk_tools.networks.nics import (
-    NetdevMtu,
-    NicMatch,
-    ipoib_mtus,
-)
+from ovirt_rdma.engine_sdk_tools.networks.nics import NetdevMtu, NicMatch, ipoib_mtus
 from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.facts.infiniband import CONNECTED_MTU
 from ovirt_rdma.host.facts.uses import interfaces_of
@@ -119,11 +115,9 @@ class NetworkPlan:
 def plan_network_create(
     engine: Engine, reports: Mapping[str, HostReport], request: NetworkRequest
 ) -> NetworkPlan:
-    """Return the plan for ``request``.
-
-    Raises Problem for names that do not exist, and ChecksFailed with every reason:
-    hosts whose netdevs do not support the MTU or whose limit is unknown, and an
-    existing network of that name that differs.
+    """Return the plan for ``request``. Raises Problem for unknown names, and
+    ChecksFailed with every reason: MTUs not supported or unknown, and an existing
+    network that differs.
     """
     center = pick("data center", request.data_center, engine.data_centers)
     inside = [c for c in engine.clusters if c.data_center == center.id]
@@ -214,10 +208,9 @@ def host_mtu(
     refusals: list[Sentence],
     warnings: list[str],
 ) -> tuple[int, str]:
-    """Return the MTU, 0 if there is none, and the reason for it: for AUTO the largest
-    that the netdevs of all ``hosts`` support. Add to ``refusals`` and ``warnings``.
-
-    For a number, a host is refused of which no netdev supports it.
+    """Return the MTU, 0 if there is none, and the reason: for AUTO the largest that all
+    ``hosts`` support; of a number a host is refused without a netdev for it. Adds to
+    ``refusals`` and ``warnings``.
     """
     number = request.mtu if isinstance(request.mtu, int) else None
     auto = number is None and not request.ethernet
@@ -277,9 +270,8 @@ def host_mtu(
 def netdevs_of(
     host: Host, report: Optional[HostReport], request: NetworkRequest
 ) -> Union[list[NetdevMtu], Sentence]:
-    """Return the netdevs of the host that the request selects, with their limits as far
-    as IPoIB has some, or why there is none. Without ``nic_match``: its ports, not the
-    P_Key children.
+    """Return the selected netdevs with their limits as far as IPoIB has some, or why
+    there is none. Without ``nic_match``: its ports, not the P_Key children.
     """
     if report is None or report.facts is None:
         why = (report.problem if report else "") or _NO_REPORT
@@ -315,10 +307,8 @@ class NetworkMade:
 def create_network(
     session: Session, plan: NetworkPlan, listener: Listener
 ) -> NetworkMade:
-    """Carry out ``plan``.
-
-    Raises Problem if a part failed. What was made by then is removed; the message names
-    what could not be removed.
+    """Carry out ``plan``. Raises Problem if a part failed: what was made is removed,
+    and the message names what could not be.
     """
     listener.plan((plan.name,), len(plan.calls))
     undoing: list[Undo] = []

@@ -5,25 +5,18 @@ and their static addresses. Pure.
 The engine requires that the MTU of network and netdev are equal. If the kernel accepts
 an MTU but uses a smaller one, the network stays out of sync.
 
-A text is words and conditions with commas. Words are alternatives: a name or glob, a
-port GUID or a PCI address. Conditions are KEY=VALUE, and all of them must hold, besides
-one of the words. The keys are those of ``ovirt-rdma-host facts --interfaces -o json``.
+``--nic-match`` is words and conditions with commas. Words are alternatives: a name or
+glob, a port GUID or a PCI address. Conditions are KEY=VALUE, with the keys of
+``ovirt-rdma-host facts --interfaces -o json``; all must hold, besides one of the words.
 
 What a NIC is comes from the host's facts. Without them the engine's own data say two
 things: the last 8 of the 20 bytes of an IPoIB address are the port's GUID (RFC 4391,
-9.1.1), and no other link layer has such addresses. The engine passes nothing else on
-that a host reports of a NIC (docs/engine.md).
+9.1.1), and no other link layer has such addresses (docs/engine.md).
 
-Addresses come from a plan file or from a range; they are compared with the selected
-hosts and with the addresses that hosts have. A plan file is strict YAML, with one host
-and its address with prefix per line::
-
-    host01: 10.0.0.11/24
-    host02: 10.0.0.12/24
-
-A range is ``10.0.0.11-10.0.0.60/24``. ``10.0.0.11/24`` counts from that address to the
-end of its network, ``10.0.0.0/24`` from the network's first usable address. IPv6 is
-written the same way.
+Addresses come from a plan file, strict YAML with lines as ``host01: 10.0.0.11/24``, or
+from a range as ``10.0.0.11-10.0.0.60/24``. ``10.0.0.11/24`` counts from that address to
+the end of its network, ``10.0.0.0/24`` from the network's first usable address. IPv6 is
+written the same way. They are compared with those that hosts have.
 """
 
 from __future__ import annotations
@@ -53,12 +46,7 @@ from ovirt_rdma.host.policy.texts import glob_mistake
 from ovirt_rdma.host.policy.yaml_source import read_yaml
 from ovirt_rdma.host.rules.base import Interface as PolicyInterface
 from ovirt_rdma.host.rules.base import View
-from ovirt_rdma.host.rules.ipoib import (
-    MTU,
-    may_be_group_mtu,
-    mtu_limit,
-    settings_of,
-)
+from ovirt_rdma.host.rules.ipoib import MTU, may_be_group_mtu, mtu_limit, settings_of
 
 IpAddress = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 Address = Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
@@ -70,10 +58,8 @@ _RANGE_FORM = (
 
 
 def read_plan_file(text: str, where: str) -> dict[str, Address]:
-    """Return the addresses of a plan file by host name, in the order of the file.
-
-    ``where`` names the file in messages. Raises UsageProblem with one line per
-    mistake: invalid YAML, no mapping, a repeated host, no address with a prefix.
+    """Return the addresses of a plan file by host name, in its order; ``where`` names
+    it. Raises UsageProblem with one line per mistake.
     """
     document = read_yaml(text)
     remarks: list[str] = [remark.at(where) for remark in document.mistakes]
@@ -96,10 +82,8 @@ def read_plan_file(text: str, where: str) -> dict[str, Address]:
 
 
 def addresses_from_range(text: str, hosts: Sequence[str]) -> dict[str, Address]:
-    """Assign the addresses of the range ``text`` to ``hosts``, in their order.
-
-    Hosts for which no address is left are not in the result. Raises UsageProblem if
-    ``text`` is not a range.
+    """Assign the addresses of the range ``text`` to ``hosts``, as far as there are
+    some. Raises UsageProblem if ``text`` is not a range.
     """
     span, _, prefix = text.strip().partition("/")
     first, dash, last = (part.strip() for part in span.partition("-"))
@@ -168,11 +152,9 @@ def address_refusals(
     every: Sequence[Host],
     network: str,
 ) -> Iterator[Sentence]:
-    """Compare the requested addresses (``asked``) with the selected ``hosts`` and with
-    ``every`` host of the engine.
-
-    An address that a host already has through its attachment of ``network`` (an id) is
-    no conflict.
+    """Compare the addresses ``asked`` for with the selected ``hosts`` and with
+    ``every`` one of the engine. One that a host has by its attachment of ``network``
+    (id) is no conflict.
     """
     known = [host.name for host in every]
     chosen = [host.name for host in hosts]
@@ -364,10 +346,7 @@ class NicMatch:
     @classmethod
     def parse(cls, text: str) -> NicMatch:
         """Read ``ib*``, ``0002:c903:00fb:1231``, ``0000:04:00.0``,
-        ``link_layer=InfiniBand``, or several.
-
-        Raises UsageProblem if it is empty, has an invalid glob, an unknown key or an
-        invalid value.
+        ``link_layer=InfiniBand``, or several. Raises UsageProblem.
         """
         groups: dict[str, list[tuple[str, str]]] = {}
         for word in filter(None, (part.strip() for part in text.split(","))):
@@ -399,9 +378,7 @@ class NicMatch:
         return frozenset(key for group in self.groups for key, _ in group)
 
     def means(self, nic: Interface) -> bool:
-        """Whether the NIC matches. What is not known of it does not match. A P_Key
-        child matches only by what no port has.
-        """
+        """Whether it matches; nothing unknown does, and no child by what ports have."""
         is_child = nic.pkey is not None and nic.parent is not None
         if is_child and not self.keys & _OF_CHILDREN:
             return False
@@ -441,9 +418,8 @@ def _holds(nic: Interface, key: str, wanted: str) -> bool:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The NIC for a network: ``target`` is the name of the NIC or bond, ``ports`` are
-    the NICs of the bond. ``new_bond``: the bond must be made. ``interface`` is what
-    the NIC is, as far as that is known.
+    """The NIC or bond ``target``, with its ``ports``. ``new_bond``: it must be made.
+    ``interface`` is what the NIC is, as far as that is known.
     """
 
     target: str
@@ -456,9 +432,8 @@ def choose_nics(
     host: Host, match: NicMatch, report: Optional[HostReport], bond: bool
 ) -> Union[Chosen, Sentence]:
     """Return the NIC of ``host`` that ``match`` selects, or why there is none.
-
-    With ``bond``: an active-backup bond of all NICs that match, or the existing bond
-    that has exactly these ports.
+    ``bond``: an active-backup bond of all that match, or the existing one with exactly
+    these ports.
     """
     facts = report.facts if report else None
     unclear = _unclear(host, match, report)

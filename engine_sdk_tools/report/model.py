@@ -45,6 +45,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     Engine,
     Host,
     Matrix,
+    counted,
     natural,
     worst_of,
 )
@@ -135,10 +136,8 @@ def benchmarks_of(
     hosts: Sequence[tuple[str, str]],
     domains: Mapping[str, str],
 ) -> tuple[HostBenchmark, ...]:
-    """Return the results, each once, by host and export, the newest of each first.
-
-    ``hosts`` are the names and addresses of the engine's hosts, ``domains`` the names
-    of its domains by export.
+    """Return the results, each once, by host and export, the newest first. ``hosts``
+    are names and addresses, ``domains`` names by export.
     """
     found = []
     for result in dict.fromkeys(shortened(one, _TEXT) for one in results):
@@ -176,25 +175,21 @@ def _host_named(hostname: str, hosts: Sequence[tuple[str, str]]) -> Optional[str
     """Return the name of the host that calls itself ``hostname``; None if none or
     several do. The engine may know it by another name, or without its domain.
     """
-    for form in (str.lower, _short):
+
+    # An IP address has no domain to leave out.
+    def short(name: str) -> str:
+        address = name.replace(".", "").isdigit()
+        return name if address else name.partition(".")[0].lower()
+
+    for form in (str.lower, short):
         found = [host[0] for host in hosts if form(hostname) in map(form, host)]
         if found:
             return found[0] if len(found) == 1 else None
     return None
 
 
-def _short(name: str) -> str:
-    # An IP address has no domain to leave out.
-    return name if name.replace(".", "").isdigit() else name.partition(".")[0].lower()
-
-
 # Before a host's name, so that its verdict is readable without colour.
 SIGNS = {OK: "✓", WARN: "!", FAIL: "✕", UNKNOWN: "?", NONE: "-"}
-
-
-def counted(number: int, noun: str) -> str:
-    """Return ``1 host``, ``2 hosts``; for nouns whose plural ends in s."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def rate_text(mbps: Optional[int]) -> str:
@@ -293,9 +288,7 @@ class Fallen:
 
 @dataclass(frozen=True)
 class ReportHost:
-    """A host: the engine's words for it, then its own. ``problem`` and ``fix`` say what
-    it did not report.
-    """
+    """A host by the engine and by itself; ``problem`` is on what it did not report."""
 
     name: str
     id: str
@@ -321,9 +314,7 @@ class ReportHost:
 
     @property
     def cables(self) -> Iterator[tuple[str, Port, Optional[Neighbour]]]:
-        """A device's name, an active port of it, and what that is cabled to; None if
-        this is unknown.
-        """
+        """A device's name, an active port, and what it is cabled to; None: unknown."""
         for device in self.devices or ():
             for port in device.ports:
                 for neighbour in port.neighbours or (None,) if port.is_active else ():
@@ -368,9 +359,7 @@ class Report:
 
 
 def neighbour_text(neighbour: Neighbour) -> str:
-    """Return what a port is cabled to for people: a switch by its name, ``leaf1``, all
-    else with its kind, ``hv2 mlx5_0 (host)``.
-    """
+    """Return what a port is cabled to: a switch as ``leaf1``, else with its kind."""
     name = neighbour.name or neighbour.id or "without a name"
     if neighbour.kind == SWITCH:
         return name
@@ -409,19 +398,16 @@ MOST_GROUPS = 8
 
 
 class HostGroup(NamedTuple):
-    """Hosts that are equal; the first stands for all. ``others``: they are not equal,
-    but too few of a kind to be drawn.
-    """
+    """Equal hosts; the first stands for all. ``others``: each too few to be drawn."""
 
     hosts: tuple[ReportHost, ...]
     others: bool = False
 
 
 def groups_of(report: Report) -> tuple[HostGroup, ...]:
-    """Return the groups of the picture, cluster by cluster, the largest first.
-
-    Hosts are equal if their cluster, their devices and ports, and their ways to storage
-    are. What a port is cabled to is no difference: each rack has switches of its own.
+    """Return the groups of the picture, by cluster, the largest first. Equal hosts have
+    equal devices, ports and ways to storage, whatever cables: each rack has its own
+    switches.
     """
     alone = len(report.hosts) <= MOST_ALONE
     clusters: dict[str, dict[object, list[ReportHost]]] = {}
@@ -453,10 +439,8 @@ def _kind(host: ReportHost) -> object:
 
 
 def in_order(names: Iterable[str], most: Optional[int] = None) -> str:
-    """Return names in order: ``hv1 to hv4, hv6``.
-
-    Names whose last numbers are consecutive are shown as first and last, from three on.
-    Of more than ``most`` such parts, only the number of the remaining names is shown.
+    """Return names in order: ``hv1 to hv4, hv6``; from three consecutive numbers on. Of
+    more than ``most`` parts, only the number of the remaining names is shown.
     """
     runs: list[list[str]] = []
     for name in sorted(names, key=natural):
@@ -504,9 +488,7 @@ def row_of(
     policy: Optional[Policy],
     domains: Sequence[Domain],
 ) -> Row:
-    """Return the part of ``host``. ``domains`` are the NFS domains of the report, the
-    columns of its second matrix.
-    """
+    """Return the part of ``host``; ``domains`` are the columns of the second matrix."""
     checked = check.row_of(host, report, policy, check.connections_of(engine, host))
     return with_own_bugs_caught(report, partial(_row, engine, host, checked, domains))
 
@@ -518,8 +500,7 @@ def _row(
     domains: Sequence[Domain],
     report: HostReport,
 ) -> Row:
-    cluster = next((c for c in engine.clusters if c.id == host.cluster), None)
-    center = cluster.data_center if cluster else None
+    center = engine.center_of(host)
     inside = [d for d in domains if center is not None and d.data_center == center]
     found = dict(zip(inside, transports_in_use(host, report, inside)))
     nothing = Cell(NONE, "-", source="engine")
@@ -530,8 +511,8 @@ def _row(
         ReportHost,
         host,
         report,
-        data_center=next((c.name for c in engine.data_centers if c.id == center), None),
-        cluster=cluster.name if cluster else None,
+        data_center=engine.center_name(center),
+        cluster=next((c.name for c in engine.clusters if c.id == host.cluster), None),
         worst=worst_of(cell.verdict for cell in (*checked.cells, *cells)),
         versions=versions_of(report),
         devices=tuple(_devices(facts, known)) if facts else None,
@@ -539,7 +520,11 @@ def _row(
         steps=None
         if checked.steps is None
         else tuple(picked(PlanStep, step) for step in checked.steps[:_MOST]),
-        fallen=tuple(_fallen(found.values()))[:_MOST],
+        fallen=tuple(
+            picked(Fallen, review.mark, since=review.since)
+            for used in found.values()
+            if (review := used.review) and review.mark and used.cell.verdict != OK
+        )[:_MOST],
     )
     used = tuple(found[d].word if d in found else None for d in domains)
     return Row(part, checked, cells, used)
@@ -569,13 +554,12 @@ def report_of(
     shown = []
     for number, domain in enumerate(domains):
         connection, export = domain.connection, nfs_export(domain.connection)
-        centers = (c.name for c in engine.data_centers if c.id == domain.data_center)
         used = Counter(word for row in rows if (word := row.used[number]))
         shown.append(
             ReportDomain(
                 domain.name,
                 domain.id,
-                next(centers, None),
+                engine.center_name(domain.data_center),
                 domain.status,
                 export.server if export else "",
                 connection.export if connection else "",
@@ -661,14 +645,7 @@ def _paths(
         if export and server not in netdevs:
             route = route_to(facts, server_addresses(facts, export))
             netdevs[server] = route.netdev if route else None
-    for server, counted in servers.items():
+    for server, used_by in servers.items():
         netdev = netdevs.get(server)
         attached = known.get(netdev, Attached(netdev)) if netdev else None
-        yield ServerPath(server, netdev, attached, tuple(counted.most_common()))
-
-
-def _fallen(found: Iterable[InUse]) -> Iterator[Fallen]:
-    for used in found:
-        review = used.review
-        if review is not None and review.mark is not None and used.cell.verdict != OK:
-            yield picked(Fallen, review.mark, since=review.since)
+        yield ServerPath(server, netdev, attached, tuple(used_by.most_common()))

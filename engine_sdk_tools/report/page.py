@@ -5,26 +5,29 @@ fabric and the bars of benchmarks, which the templates draw. Pure.
 Nothing on it is loaded from elsewhere, and it can be read without scripts; the one that
 it has filters tables. Every text may come from a hostile host: Jinja2 escapes each
 value, :func:`printable` replaces what is invisible or changes the direction of text,
-and no address, style or script is made from a value. The page's Content-Security-Policy
-allows only its own style sheet and script, by their digests, so a browser would refuse
-what nevertheless got in.
+and no address, style or script is made from a value. Besides, its Content-Security-
+Policy allows only its own style sheet and script, by their digests.
 
 Lengths are SVG user units, 1 of which is 1 CSS pixel. The widths of texts are
-estimated, because only a browser knows them: a character has 7 units at 13 px, a bold
-one 8.
+estimated: a character has 7 units at 13 px, a bold one 8.
 
 From left to right: groups of equal hosts with their devices and ports, the switches
 that the ports are cabled to, the networks that the ports are on, and the NFS servers
-with their domains. If no switch is known, lines lead from hosts to networks; otherwise
-all lead through the column of switches, so that none passes behind a switch. A switch
-is one by its id. What a port is cabled to is the other end's own word (host/facts,
-Neighbour), so two that claim the same id are one here.
+with their domains. If a switch is known, all lines lead through the column of switches,
+so that none passes behind one. A switch is one by its id, the other end's own word
+(host/facts, Neighbour): two that claim the same id are one here.
+
+The data of the administration portal's plugin (docs/portal.md) are for :mod:`.portal_
+service` alone. Those of 250 hosts and 8 domains have to be below 300 kB: most hosts say
+the same, so each cell is the number of one of ``cells``, and each host's row that of
+one of ``rows``. Every text is printable, because the plugin shows it as it is.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 import shlex
 from collections import Counter
@@ -46,9 +49,11 @@ from ovirt_rdma.engine_sdk_tools.model import (
     Cell,
     Matrix,
     OnHost,
+    counted,
     group_by_sentence,
     key_of,
     natural,
+    nfs_text,
     sentences_of,
     worst_of,
 )
@@ -60,23 +65,21 @@ from ovirt_rdma.engine_sdk_tools.report.model import (
     PlanStep,
     Port,
     Report,
+    ReportDomain,
     ReportHost,
-    counted,
     groups_of,
     in_order,
     neighbour_text,
     rate_text,
+    shortened,
     transports_text,
     verdict_text,
 )
+from ovirt_rdma.host.errors import Problem as Refusal
 from ovirt_rdma.host.export import RDMA, TCP
 from ovirt_rdma.host.facts.devices import SWITCH, Neighbour
 from ovirt_rdma.host.system.text import printable
-from ovirt_rdma.storage.benchmark.model import (
-    SEQUENTIAL_READ,
-    SEQUENTIAL_WRITE,
-    Spread,
-)
+from ovirt_rdma.storage.benchmark.model import SEQUENTIAL_READ, SEQUENTIAL_WRITE, Spread
 from ovirt_rdma.storage.benchmark.verdict import mb
 
 _LINE, _PAD, _GAP, _HEADING, _BETWEEN = 19, 9, 16, 30, 60
@@ -456,12 +459,6 @@ def _time(text: str) -> str:
     return re.sub(rf"\A{digits}\Z", r"\1 \2 UTC", text)
 
 
-def nfs_text(word: str) -> str:
-    """Return an NFS version of the engine's API, ``v4_2``, for people: ``4.2``."""
-    version = re.fullmatch(r"v([0-9])(?:_([0-9]))?", word)
-    return ".".join(filter(None, version.groups())) if version else word
-
-
 _ENVIRONMENT = Environment(
     loader=FileSystemLoader(str(_TEMPLATES)),
     autoescape=True,
@@ -614,9 +611,7 @@ def _clusters(
 
 
 def _devices(report: Report) -> list[tuple[str, ...]]:
-    """Return the devices of each group of equal hosts: hosts, device, firmware, ports,
-    and networks.
-    """
+    """Return hosts, device, firmware, ports and networks of each group."""
     rows: list[tuple[str, ...]] = []
     for group in groups_of(report):
         for hosts in zip(group.hosts) if group.others else (group.hosts,):
@@ -639,9 +634,7 @@ def _devices(report: Report) -> list[tuple[str, ...]]:
 
 
 def _cables(report: Report) -> tuple[list[Any], set[str]]:
-    """Return the rows of cables whose other end is known, those of a switch together;
-    and the hosts with an active port whose cable is unknown.
-    """
+    """Return the rows of known cables, by switch, and the hosts with unknown ones."""
     rows, unknown = [], set()
     for host in report.hosts:
         for device, port, its in host.cables:
@@ -657,11 +650,127 @@ def _cables(report: Report) -> tuple[list[Any], set[str]]:
 
 
 def _plans(report: Report) -> list[tuple[tuple[PlanStep, ...], list[str]]]:
-    """Return the plans that have steps, each once with its hosts; that of the most
-    hosts first.
-    """
+    """Return the plans with their hosts, that of the most hosts first."""
     plans: dict[tuple[PlanStep, ...], list[str]] = {}
     for host in report.hosts:
         if host.steps:
             plans.setdefault(host.steps, []).append(host.name)
     return sorted(plans.items(), key=lambda plan: (-len(plan[1]), natural(plan[1][0])))
+
+
+# Make the data of the portal's plugin.
+
+# systemd hands at most 1 MB to a service (CREDENTIALS_TOTAL_SIZE_MAX, systemd 252).
+MOST_BYTES = 1_000_000
+# Characters of a sentence; fewer where every host says something else.
+_MOST_TEXT = (600, 100, 10)
+_MOST_NAME, _MOST_ALSO = 255, 20
+
+
+def portal_file(report: Report) -> bytes:
+    """Return the file, JSON in UTF-8. Raises Problem if it would be too large."""
+    for most in _MOST_TEXT:
+        document = portal_document(report, most)
+        text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+        data = text.encode("utf-8", "backslashreplace")
+        if len(data) <= MOST_BYTES:
+            return data
+    raise Refusal(
+        "portal-data-too-large",
+        f"the data for the portal have {len(data)} bytes; {MOST_BYTES} are the most",
+        "choose a data center with --datacenter",
+    )
+
+
+def portal_document(report: Report, most: int = _MOST_TEXT[0]) -> dict[str, Any]:
+    """Return the document; ``rows[hosts[n].row]`` are the cells of a host, those of
+    ``checks`` before those of ``domains``. A sentence has at most ``most`` characters.
+    """
+    cells: dict[tuple[str, ...], int] = {}
+    rows: dict[tuple[int, ...], int] = {}
+    hosts = []
+    for number, host in enumerate(report.hosts):
+        its = tuple(
+            cells.setdefault(_cell(cell, most), len(cells))
+            for cell in report.cells(number)
+        )
+        name = _text(host.name)
+        hosts.append(
+            {
+                "id": host.id,
+                "name": name,
+                "cluster": _text(host.place),
+                "status": host.status,
+                "worst": host.worst,
+                "problem": _text(host.problem),
+                "fix": _text(host.fix),
+                "row": rows.setdefault(its, len(rows)),
+                "commands": [f"ovirt-rdma hosts check {shlex.quote(name)}"],
+            }
+        )
+    problems = problems_of(report)
+    return {
+        "schema_version": 1,
+        "kind": "portal",
+        "made_at": report.made_at,
+        "version": report.version,
+        "engine_url": report.engine_url,
+        "engine_version": report.engine_version,
+        "sentence": verdict_text(report),
+        "checks": [column.name for column in report.checks.columns],
+        "domains": [_domain(domain) for domain in report.domains],
+        "hosts": hosts,
+        "cells": list(cells),
+        "rows": list(rows),
+        "findings": [_finding(one, most) for one in problems[:MOST_SHOWN]],
+        "findings_left": max(len(problems) - MOST_SHOWN, 0),
+        "notes": [_text(note, most) for note in report.notes[:_MOST_ALSO]],
+    }
+
+
+def _text(text: Optional[str], most: int = _MOST_NAME) -> str:
+    return str(shortened(printable(text or ""), most))
+
+
+def _cell(cell: Cell, most: int) -> tuple[str, ...]:
+    """Return verdict and text, and for what needs attention sentence and fix: the proof
+    of a mount that is well has the host's addresses in it.
+    """
+    short = (cell.verdict, _text(cell.text))
+    if cell.verdict not in ATTENTION:
+        return short
+    return (*short, _text(cell.sentence, most), _text(cell.fix, most))
+
+
+def _domain(domain: ReportDomain) -> dict[str, Any]:
+    name, used = _text(domain.name), dict(domain.used)
+    word = shlex.quote(name)
+    is_rdma = domain.engine_asks == RDMA or (RDMA in used and TCP not in used)
+    other = TCP if is_rdma else RDMA
+    return {
+        "id": domain.id,
+        "name": name,
+        "data_center": _text(domain.data_center),
+        "status": domain.status,
+        "export": _text(domain.export),
+        "nfs_version": domain.nfs_version and nfs_text(domain.nfs_version),
+        "engine_asks": domain.engine_asks,
+        "used": used,
+        "commands": [
+            f"ovirt-rdma domain verify {word}",
+            f"ovirt-rdma domain heal {word} --dry-run",
+            f"ovirt-rdma domain convert {word} --to {other} --rolling --dry-run",
+            f"ovirt-rdma domain revert {word} --dry-run",
+        ],
+    }
+
+
+def _finding(problem: Problem, most: int) -> dict[str, Any]:
+    return {
+        "verdict": problem.verdict,
+        "hosts": [_text(name) for name in sorted(problem.hosts, key=natural)],
+        "sentence": _text(problem.sentence, most),
+        "fix": _text(problem.fix, most),
+        "domains": _text(problem.domains),
+        "also": [_finding(one, most) for one in problem.also[:_MOST_ALSO]],
+    }

@@ -62,10 +62,8 @@ class Refused(Problem):
 def visible(
     data: Mapping[str, Any], hosts: set[str], domains: set[str]
 ) -> dict[str, Any]:
-    """Return ``data`` with those hosts and domains whose ids the user may see.
-
-    If that is not all: no finding that also names others, no sentence about all, and no
-    notes.
+    """Return ``data`` with the hosts and domains that the user may see; if that is not
+    all, without findings that name others, without the sentence about all, and notes.
     """
     columns = len(data["checks"])
     keep = [n for n, one in enumerate(data["domains"]) if one["id"] in domains]

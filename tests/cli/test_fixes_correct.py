@@ -227,14 +227,14 @@ WITHOUT_ROW = {
     ],
     "the hosts of the engine's double do not carry out plans: tests/engine": [
         *fixed(
-            "cli/engine/prepare.py:show_result",
+            "cli/engine/hosts.py:show_result",
             "ovirt-rdma hosts prepare 1 --by reinstall",
         ),
         *fixed("engine_sdk_tools/conversion/next_step.py:_somebody_elses", LOAD),
     ],
     "to copy in the portal, where nothing has to be wrong: tests/engine/report": [
         *fixed(
-            "engine_sdk_tools/report/portal.py:_domain",
+            "engine_sdk_tools/report/page.py:_domain",
             "ovirt-rdma domain heal 1 --dry-run",
             "ovirt-rdma domain convert 1 --to 1 --rolling --dry-run",
             "ovirt-rdma domain revert 1 --dry-run",

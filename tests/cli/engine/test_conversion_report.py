@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_rdma.cli.engine.conversion import plan_lines, show_plan
+from ovirt_rdma.cli.engine.domains import plan_lines, show_plan
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.engine_sdk_tools.conversion.model import (
     CONVERT,

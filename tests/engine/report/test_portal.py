@@ -20,7 +20,7 @@ from support.engine.portal_service import (
 )
 
 from ovirt_rdma.engine_sdk_tools.model import FAIL, OK, UNKNOWN, Axis, Cell, Matrix
-from ovirt_rdma.engine_sdk_tools.report import portal
+from ovirt_rdma.engine_sdk_tools.report import page as portal
 from ovirt_rdma.engine_sdk_tools.report.model import Report, ReportDomain, ReportHost
 from ovirt_rdma.engine_sdk_tools.report.portal_service import (
     DATA,

@@ -194,9 +194,7 @@ class Site:
             raise engine_problem_of(error, doing, "of tests", sent)
         return answer
 
-    def wait_until(
-        self, read: Read, test: Any, doing: str, timeout_s: float, every_s: float = 2.0
-    ) -> Any:
+    def wait_until(self, read: Read, test: Any, doing: str, timeout_s: float) -> Any:
         self._before(f"wait {doing}")
         until = self.now + timeout_s
         while self.now < until:
