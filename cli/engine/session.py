@@ -424,7 +424,7 @@ def in_each(
 ) -> int:
     """Call ``act`` for each data center, and print one document of ``kind``; return the
     worst exit code. ``act`` gets the id, fills the content, and returns its exit code
-    and whether to go on. One that is refused does not keep off the others. ``none``:
+    and whether to continue. One that is refused does not keep off the others. ``none``:
     there is none.
     """
     parts: list[dict[str, Any]] = []
