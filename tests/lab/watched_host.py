@@ -110,18 +110,14 @@ class Starved:
 
     def __init__(self, lab: Topology) -> None:
         self._guests = {lab.hypervisor, lab.server}
-        self._last = self._read()
-        # Of the time before each of the last three looks.
-        self._shares = deque([0.0], maxlen=3)
+        # At the beginning of the last three looks.
+        self._readings = deque([self._read()], maxlen=4)
 
     def share(self) -> float:
-        """Return the seconds without a processor per second, in the worst of the times
-        between the last four calls.
-        """
-        (begun, before), (now, waited) = self._last, self._read()
-        self._last = now, waited
-        self._shares.append((waited - before) / max(now - begun, 0.001))
-        return max(self._shares)
+        """Return the seconds without a processor per second, since three calls ago."""
+        self._readings.append(self._read())
+        (begun, before), (now, waited) = self._readings[0], self._readings[-1]
+        return (waited - before) / max(now - begun, 0.001)
 
     def _read(self) -> tuple[float, float]:
         return time.monotonic(), sum(guest.starved_s for guest in self._guests)
