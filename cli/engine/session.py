@@ -424,8 +424,9 @@ def in_each(
 ) -> int:
     """Call ``act`` for each data center, and print one document of ``kind``; return the
     worst exit code. ``act`` gets the id, fills the content, and returns its exit code
-    and whether to continue. One that is refused does not keep off the others. ``none``:
-    there is none.
+    and whether to continue. One that is refused does not keep off the others; where it
+    does not continue, the others are named as not started. ``none`` is printed without
+    a data center.
     """
     parts: list[dict[str, Any]] = []
     codes: list[int] = []

@@ -72,7 +72,9 @@ UP = "up"
 
 @dataclass(frozen=True)
 class Observation:
-    """One host's report: ``transports`` by mounted export; ``problem``: why none."""
+    """One host's condensed report. ``transports`` are those of mounted exports, by
+    export; ``problem`` says why there is no report.
+    """
 
     policy: PolicyFiles = NO_FILES
     digest: Optional[str] = None
@@ -135,7 +137,9 @@ class Snapshot:
         return replace(self, observations={**self.observations, name: observed})
 
     def changed(self, kind: str, id: str, **changes: Any) -> Snapshot:
-        """Return the snapshot with fields of one of the engine's ``kind`` changed."""
+        """Return the snapshot with fields of one object of the engine changed; ``kind``
+        is ``hosts``, ``domains``, ``clusters`` or ``connections``.
+        """
         every = getattr(self.engine, kind)
         now = tuple(replace(one, **changes) if one.id == id else one for one in every)
         engine: dict[str, Any] = {kind: now}
@@ -145,7 +149,9 @@ class Snapshot:
 def wanted_transports(
     state: ConversionState, host: HostRecord
 ) -> dict[str, Optional[str]]:
-    """Return the transport that ``host`` should use, by export; None: any."""
+    """Return the transport that ``host`` should use, by export; None if that is
+    unknown, and nothing has to be proven.
+    """
     return {str(d.export): _wanted(state, host, d) for d in state.domains}
 
 
@@ -366,8 +372,8 @@ def digest_of_others(policy: PolicyFiles, files: Sequence[FileChange]) -> str:
 def row_options(row: StorageConnection, to: str) -> str:
     """Return the mount options of ``row`` for the transport ``to``, unchanged if they
     choose it. ``rdma6`` for an IPv6 address: ``rdma`` means IPv4 to mount.nfs (nfs(5)).
-    Raises OptionsProblem for a wrong port, ExportProblem for a row without a valid
-    export.
+    A host with a rule for the export ignores them. Raises OptionsProblem for a port
+    that is not a number, ExportProblem for a row without a valid export.
     """
     options = MountOptions.parse(row.mount_options)
     if to != RDMA:

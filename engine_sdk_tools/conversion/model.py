@@ -380,7 +380,9 @@ class StateFolder:
         return self._folder / f"{kind}-{_checked(id)}.json"
 
     def states(self, data_center: str) -> list[ConversionState]:
-        """Return all states of a data center. Raises StateFileProblem if one is bad."""
+        """Return all states of a data center. Raises StateFileProblem for an invalid
+        file, because it is unknown which domains are in it.
+        """
         kinds = (CONVERT, HEAL)
         paths = [p for k in kinds for p in sorted(self._folder.glob(f"{k}-*.json"))]
         states = [StateFile(path).read() for path in paths]
@@ -401,7 +403,7 @@ def _this_machine() -> str:
 class RecordFile(Generic[_Record]):
     """A file with one dataclass of plain data, and its digest. Subclasses have the
     ``record``, the ``envelope``, and ``id`` and ``fix`` for an invalid file. ``last``
-    was written last, or should have been: it is true all the same.
+    is the state that was written last, also if that failed: it is true all the same.
     """
 
     record: type[_Record]
@@ -703,7 +705,9 @@ def moving_offenders(
     yield from upgrade_offenders(clusters, going)
     for host in going:
         names = pinned.get(host.id, ())
-        out = f", or leave the host out (--without {host.name})" * can_be_left_out
+        out = ""
+        if can_be_left_out:
+            out = f", or leave the host out (--without {host.name})"
         if names:
             yield Sentence(
                 "host-vms-pinned",

@@ -196,8 +196,9 @@ def fail(record: Named, why: str) -> RunStep:
 def set_row(domain: DomainRecord, options: str, *, force: bool) -> RunStep:
     """Change only the mount options of a domain's row.
 
-    Never with a host: with force, that sets the domain to maintenance. Address and path
-    are sent too if it is IPv6, which the engine's merge would truncate.
+    The request never names a host: with force, that sets the domain to maintenance.
+    Address and path are also sent for an IPv6 address, which the engine's merge would
+    truncate.
     """
     row: dict[str, Any] = {"mount_options": options}
     if ":" in (domain.address or ""):
@@ -214,7 +215,9 @@ def set_row(domain: DomainRecord, options: str, *, force: bool) -> RunStep:
 
 
 def upgrades_to_end(clusters: Iterable[Cluster], data_center: str) -> list[Call]:
-    """Return the requests that clear our flags of clusters, not those of others."""
+    """Return the requests that clear our flags of the clusters of a data center. The
+    engine would clear those of others too.
+    """
     return [
         _upgrade_call(cluster, types.ClusterUpgradeAction.FINISH)
         for cluster in clusters
@@ -234,34 +237,45 @@ def _of_attached(
     state: ConversionState,
     domain: DomainRecord,
     doing: str,
+    *until: str,
     method: str = "",
-    **more: Any,
+    before: str = "",
 ) -> RunStep:
-    """Return a step of a domain: the request ``method``, or else a wait."""
+    """Return a step of a domain: the request ``method``, or else a wait ``until`` it
+    has one of these statuses.
+    """
     # Only this path shows its status.
     path = f"datacenters/{state.data_center}/storagedomains/{domain.id}"
-    call = Call(path, method, doing, subject=domain.name) if method else None
-    kind = Kind.CALL if method else Kind.WAIT_IN
-    return RunStep(kind, domain.name, doing, call, path=path, of_domain=True, **more)
+    return RunStep(
+        Kind.CALL if method else Kind.WAIT_IN,
+        domain.name,
+        doing,
+        Call(path, method, doing, subject=domain.name) if method else None,
+        before=before,
+        until=until,
+        path=path,
+        of_domain=True,
+    )
 
 
 def deactivate(state: ConversionState, domain: DomainRecord) -> RunStep:
     """Move a domain to maintenance: all hosts unmount it."""
-    doing = f"moving {domain.name} to maintenance"
-    more = {"before": Stage.ENTERING, "until": (_MAINTENANCE,)}
-    return _of_attached(state, domain, doing, "deactivate", **more)
+    doing, stage = f"moving {domain.name} to maintenance", Stage.ENTERING
+    return _of_attached(
+        state, domain, doing, _MAINTENANCE, method="deactivate", before=stage
+    )
 
 
 def activate(state: ConversionState, domain: DomainRecord) -> RunStep:
     """Activate a domain: all hosts mount it."""
-    more = {"before": Stage.LEAVING, "until": (_ACTIVE,)}
-    return _of_attached(state, domain, f"activating {domain.name}", "activate", **more)
+    doing, stage = f"activating {domain.name}", Stage.LEAVING
+    return _of_attached(state, domain, doing, _ACTIVE, method="activate", before=stage)
 
 
 def wait_domain(state: ConversionState, domain: DomainRecord, *until: str) -> RunStep:
     """Wait until a domain has one of these statuses, the first of which is wanted."""
     doing = f"waiting for {domain.name} to be {status_words(until[0])}"
-    return _of_attached(state, domain, doing, until=until)
+    return _of_attached(state, domain, doing, *until)
 
 
 # Change the stage.

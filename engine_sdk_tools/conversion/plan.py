@@ -95,10 +95,10 @@ def plan_convert(
     earlier: Sequence[ConversionState] = (),
     now: float = 0.0,
 ) -> ConversionPlan:
-    """Check a conversion of ``domains``, of one data center, and plan it. ``users`` are
-    the virtual machines running on a domain, by its name, ``pinned`` those that must
-    not leave a host, by its id; ``earlier`` conversions have the baseline. Raises
-    Refused and ChecksFailed with all objections.
+    """Check a conversion of ``domains``, of one data center, and plan it. ``reports``
+    has all its hosts. ``users`` are the virtual machines running on a domain, by its
+    name, ``pinned`` those that must not leave a host, by its id; ``earlier``
+    conversions have the baseline. Raises Refused and ChecksFailed with all objections.
     """
     model.check_domains(engine, domains, request)
     center = str(domains[0].data_center)

@@ -59,8 +59,9 @@ def collection_folder() -> Optional[Path]:
 
 
 def trusted_collections() -> list[Path]:
-    """Return the folders of :func:`collection_paths` that the engine's user cannot
-    change: it must not become root. Raises Problem if our collection is in none.
+    """Return the folders of :func:`collection_paths` from which this user may run
+    something: the engine's user must not become root through what root runs. Raises
+    Problem if our collection is in none of them.
     """
     paths = [path for path in collection_paths() if is_trusted(path)]
     found = collection_folder()

@@ -17,10 +17,10 @@ with their domains. If a switch is known, all lines lead through the column of s
 so that none passes behind one. A switch is one by its id, the other end's own word
 (host/facts, Neighbour): two that claim the same id are one here.
 
-The data of the administration portal's plugin (docs/portal.md) are for :mod:`.portal_
-service` alone. Those of 250 hosts and 8 domains have to be below 300 kB: most hosts say
-the same, so each cell is the number of one of ``cells``, and each host's row that of
-one of ``rows``. Every text is printable, because the plugin shows it as it is.
+The data of the administration portal's plugin (docs/portal.md) are for its service
+alone. Those of 250 hosts and 8 domains have to be below 300 kB: most hosts say the
+same, so each cell is the number of one of ``cells``, and each host's row that of one of
+``rows``. Every text is printable, because the plugin shows it as it is.
 """
 
 from __future__ import annotations
