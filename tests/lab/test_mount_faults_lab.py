@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from mount_faults import FAULTS, OVER_RDMA, POLICY, SLOW
-from watched_host import STARVED, Look, WatchedHost, monitoring, told
+from watched_host import Look, WatchedHost, monitoring, told
 
 from lab.topology import Topology
 from tools.metrics_reference import TOP
@@ -82,8 +82,7 @@ def test_a_fault_is_named_and_raises_its_alerts(
     first = fault.first_named(looks)
     assert first is not None and first < fault.looks, told(looks)
     print(f"{name}: named after {looks[first]['taken_at'] - broken_at:.1f} s")
-    judged = [look for look in looks[first:] if look["starved"] < STARVED]
-    causes = [look["cause"] for look in judged]
+    causes = [look["cause"] for look in looks[first:]]
     others = [cause for cause in causes if cause != fault.cause]
     if fault.at_times:
         # A path that loses packets at random may work for some seconds, and one look

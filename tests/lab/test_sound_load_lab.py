@@ -13,15 +13,7 @@ from pathlib import Path
 
 import pytest
 from mount_faults import OVER_RDMA, POLICY
-from watched_host import (
-    SCRAPE_S,
-    STARVED,
-    Load,
-    Look,
-    WatchedHost,
-    monitoring,
-    told,
-)
+from watched_host import SCRAPE_S, Load, Look, WatchedHost, monitoring, told
 
 from lab.topology import Topology
 
@@ -29,6 +21,8 @@ pytestmark = pytest.mark.faults
 
 MINUTES = float(os.environ.get("OVIRT_RDMA_SOUND_LOAD_MINUTES", "6"))
 PHASE_S = 60.0
+# A look of guests that had no processor for more of the time than this is not judged.
+STARVED = 0.5
 # As of virtual machines that boot, copy, write logs, or sleep. None: no load.
 PHASES = (
     Load(readers=4, writers=1, block=4 << 10),

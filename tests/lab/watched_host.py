@@ -41,8 +41,6 @@ INTERVAL_S = 5
 # Between two runs of the exporter, and between two scrapes.
 SCRAPE_S = 5
 METRICS = "/run/metrics"
-# A look of guests that had no processor for more of the time than this is not judged.
-STARVED = 0.5
 _JOURNAL = "/run/health.journal"
 _PATIENT_S = 400.0
 # The guests see the machine's files.
