@@ -129,6 +129,8 @@ class WatchedHost:
         self.export = f"{lab.address}:{EXPORT_PATH}"
         self.place = _place(self.export)
         self._load: Optional[Process] = None
+        # For all records: the first look of one was taken before the record began.
+        self._starved = Starved(lab)
         self.export_all()
 
     def export_all(self) -> None:
@@ -273,13 +275,12 @@ class WatchedHost:
         """
         looks: dict[float, Look] = {}
         end = time.monotonic() + _PATIENT_S
-        starved = Starved(self.lab)
         while time.monotonic() < end:
             again = time.monotonic() + SCRAPE_S
             # The look comes first, so that the sample shows it or a later one.
             taken, found = self.health()
             if found:
-                more = {"taken_at": taken, "starved": starved.share()}
+                more = {"taken_at": taken, "starved": self._starved.share()}
                 looks.setdefault(taken, {**found, **more})
             shown.show(self.sample())
             # Also the last time, so that the sample is scraped.
