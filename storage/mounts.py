@@ -606,7 +606,7 @@ def remount_fix(degraded: MountReview, ready: bool) -> str:
     now = (
         "put the host into maintenance in the engine and activate it again (its VMs "
         f"migrate), or deactivate and activate {domain}; the hosted engine's own "
-        "domain needs a reboot of the host"
+        "domain needs a reboot of the host in maintenance"
     )
     if degraded.against:
         now = f"{conflict_fix(degraded.against)}; then {now}"

@@ -479,12 +479,9 @@ def _unwritable(path: Path, error: OSError) -> StateFileProblem:
 
 
 _HOSTED_ENGINE = (
-    "convert it manually: run 'hosted-engine --set-shared-config mnt_options "
-    "proto=rdma,port=20049 --type=he_local' on every hosted-engine host, and on one of "
-    "them also with --type=he_shared; set the same options in the engine's storage "
-    "connection (PUT with force=true); then, host by host, the one with the engine's "
-    "virtual machine last: enable global maintenance, migrate that machine away, "
-    "reboot the host"
+    "convert it manually, as docs/hosted-engine.md describes: the options of each "
+    "hosted-engine host and of the engine's storage connection, then each host through "
+    "maintenance and a reboot"
 )
 
 

@@ -398,7 +398,10 @@ def _remount_fix(
     if asked.transport != RDMA and _rule_asks_for_rdma(report, domain):
         return "on the host: ovirt-rdma-host enable --restart-vdsmd"
     if domain.hosted_engine:
-        return "reboot the host: maintenance does not unmount this domain"
+        return (
+            "put the host into maintenance in the engine, reboot it and activate it: "
+            "maintenance alone does not unmount this domain"
+        )
     if asked.transport != RDMA or host.status != "up" or not can_be_healed(domain):
         return REMOUNT
     heal = f"ovirt-rdma domain heal {shlex.quote(domain.name)}"

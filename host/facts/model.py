@@ -249,6 +249,10 @@ class KernelOption:
     value: str
 
 
+# While a unit starts, systemd calls it activating.
+RUNNING = ("active", "activating", "reloading")
+
+
 @dataclass(frozen=True)
 class Unit:
     """A systemd unit in ``systemctl show``: ``load`` as ``loaded`` or ``not-found``,

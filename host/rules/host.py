@@ -15,7 +15,7 @@ from typing import Optional
 
 from ovirt_rdma.host.errors import did_you_mean
 from ovirt_rdma.host.facts.infiniband import partition_of
-from ovirt_rdma.host.facts.model import CONCERNED, module_name
+from ovirt_rdma.host.facts.model import CONCERNED, RUNNING, module_name
 from ovirt_rdma.host.paths import DAEMON_UNIT
 from ovirt_rdma.host.policy.model import (
     InterfaceRule,
@@ -184,8 +184,6 @@ UNREAD = Rule("FACTS-01", _unread, "all facts could be read", PASS)
 VDSM = Rule("VDSM-01", _vdsm, "no IPoIB netdev, so any VDSM is sufficient")
 
 
-# While it starts, systemd calls it activating.
-_RUNS = ("active", "activating", "reloading")
 _ENABLE = (
     "ovirt-rdma-host enable; with --mode host NFS mounts stay stock; if this host is "
     f"enabled: systemctl start {DAEMON_UNIT}"
@@ -200,7 +198,7 @@ def _daemon(view: View) -> Iterator[Outcome]:
         yield about.skips(f"{sentence}: follow for a netdev of this host")
     elif unit is None:
         yield about.skips(f"it is unknown if {DAEMON_UNIT} is running")
-    elif unit.active in _RUNS:
+    elif unit.active in RUNNING:
         yield about.passes(f"{DAEMON_UNIT} is running: {wanted}")
     else:
         fix = _ENABLE

@@ -37,6 +37,7 @@ from ovirt_rdma.host.collect.software import (
 )
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.errors import Problem, Refused, UsageProblem
+from ovirt_rdma.host.facts.model import RUNNING
 from ovirt_rdma.host.paths import (
     DAEMON_FILE,
     DAEMON_UNIT,
@@ -126,6 +127,7 @@ class EnablementState:
     stock: VDSM has its vdsmd where the launcher expects it
     selinux: None if SELinux is disabled
     daemon_unit: the daemon's unit is installed
+    daemon_rests: it is not running, and not masked
     systemd: systemd is running and can be reloaded
     """
 
@@ -143,6 +145,7 @@ class EnablementState:
     selinux: Optional[SELinux]
     daemon_unit: bool
     systemd: bool
+    daemon_rests: bool = False
 
 
 def marker_text(mode: str) -> str:
@@ -520,6 +523,8 @@ _COMMANDS = {
     # Not "restart": a stopped vdsmd stays stopped.
     RESTART_VDSMD: ("systemctl", "try-restart", "vdsmd.service"),
 }
+_DAEMON_STATE = ("systemctl", "show", "-p", "LoadState,ActiveState", DAEMON_UNIT)
+_DAEMON_RUNS = {f"ActiveState={state}" for state in RUNNING}
 # vdsmd stops within 10 s and its start runs vdsmd_init_common.sh.
 _COMMAND_TIMEOUT_S = 180
 _run = partial(run_command, timeout_s=_COMMAND_TIMEOUT_S)
@@ -568,7 +573,9 @@ def plan_enable(state: EnablementState, mode: str) -> list[Step]:
         if ABSENT in {state.link, state.marker}:
             steps.append(RELOAD_SYSTEMD)
     if state.marker == ABSENT:
-        steps += (WRITE_MARKER, START_DAEMON)
+        steps.append(WRITE_MARKER)
+    if state.daemon_rests:
+        steps.append(START_DAEMON)
     return steps
 
 
@@ -666,8 +673,21 @@ def disable(
 
 def _state(root: Path, run: Optional[Runner]) -> EnablementState:
     state = read_state(root)
-    own_systemd = root == Path("/") and state.systemd
-    return replace(state, systemd=own_systemd or run is not None)
+    systemd = (root == Path("/") and state.systemd) or run is not None
+    return replace(
+        state,
+        systemd=systemd,
+        daemon_rests=systemd and state.daemon_unit and _daemon_rests(run or _run),
+    )
+
+
+def _daemon_rests(run: Runner) -> bool:
+    try:
+        said = run(_DAEMON_STATE).split()
+    except CommandFailed:
+        # Starting it says why.
+        return True
+    return "LoadState=masked" not in said and not _DAEMON_RUNS.intersection(said)
 
 
 def _refuse_untrusted(root: Path, run: Optional[Runner], mode: str) -> None:
@@ -712,7 +732,7 @@ def _completed(
     if not state.systemd:
         without = set(_COMMANDS)
     elif not state.daemon_unit:
-        without = {START_DAEMON, STOP_DAEMON}
+        without = {STOP_DAEMON}
     done = tuple(step for step in steps if step not in without)
     return EnablementResult(done, needed and RESTART_VDSMD not in done)
 

@@ -366,8 +366,15 @@ class TestModeHost:
         assert ids(host.enable(mode=mode))[-2:] == ["write-marker", "start-daemon"]
         assert host.commands[-1] == START
         assert ids(host.enable(mode=mode)) == []
+        host.daemon[1] = "failed"
+        assert ids(host.enable(mode=mode)) == ["start-daemon"]
         assert ids(host.disable())[-2:] == ["remove-marker", "stop-daemon"]
         assert host.commands[-1] == STOP
+
+    def test_a_daemon_that_the_administrator_masked_stays_off(self, host):
+        host.write(DAEMON_FILE, "packaged\n")
+        host.daemon[0] = "masked"
+        assert "start-daemon" not in ids(host.enable())
 
     def test_a_launcher_of_before_is_told(self, host):
         host.process(700, *OURS)

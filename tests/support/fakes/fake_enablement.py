@@ -28,6 +28,7 @@ RELOAD = ("systemctl", "daemon-reload")
 RESTART = ("systemctl", "try-restart", "vdsmd.service")
 START = ("systemctl", "start", "--no-block", "ovirt-rdmad.service")
 STOP = ("systemctl", "stop", "--no-block", "ovirt-rdmad.service")
+SHOW = ("systemctl", "show", "-p", "LoadState,ActiveState", "ovirt-rdmad.service")
 KERNEL = "6.12.0-55.el10.x86_64"
 
 
@@ -42,7 +43,8 @@ def policy_of(*rules):
 class Host:
     """A fake root with the package installed, a strict systemctl and a fapolicyd.
 
-    ``fapolicyd`` is its state, or ``mute`` where its command fails, and ``trusted``
+    ``daemon`` are LoadState and ActiveState of its unit: start gives a masked one an
+    error. ``fapolicyd`` is its state, or ``mute`` where its command fails, and ``trusted``
     what a trust file names, each with ``size``. What --dump-db prints is as 1.3.2,
     1.3.3, 1.4.5 and 2.0.1 printed it when built and run (2.0.1:
     src/cli/fapolicyd-cli.c, lines 221 and 316, src/library/database.c, lines 406 and
@@ -52,6 +54,7 @@ class Host:
     def __init__(self, root):
         self.root = root
         self.commands = []
+        self.daemon = ["loaded", "inactive"]
         self.fapolicyd = "active"
         self.trusted = []
         self.size = 512
@@ -91,7 +94,14 @@ class Host:
                 *(f"filedb {path}" for path in self.trusted),
             ]
             return "".join(f"{entry} {self.size} {digest}\n" for entry in found)
+        if tuple(argv) == SHOW:
+            load, active = self.daemon
+            return f"LoadState={load}\nActiveState={active}\n"
         assert tuple(argv) in {RELOAD, RESTART, START, STOP}
+        if tuple(argv) == START and self.daemon[0] == "masked":
+            raise CommandFailed(f"Failed to start {argv[-1]}: Unit is masked.", 1)
+        if tuple(argv) in {START, STOP}:
+            self.daemon[1] = "active" if tuple(argv) == START else "inactive"
         self.commands.append(tuple(argv))
         return ""
 
