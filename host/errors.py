@@ -110,7 +110,7 @@ class Problem(Exception):
     there are several, have ids of their own.
     """
 
-    exit_code = 1  # ExitCode.FAILED, without its module
+    exit_code: int = ExitCode.FAILED
 
     def __init__(
         self, id: str, sentence: str, fix: str = "", reasons: Iterable[Sentence] = ()
@@ -129,7 +129,7 @@ class Problem(Exception):
 class UsageProblem(Problem):
     """The command line is not valid (exit code 2)."""
 
-    exit_code = 2  # ExitCode.USAGE
+    exit_code = ExitCode.USAGE
 
 
 class Refused(Problem):
@@ -138,7 +138,7 @@ class Refused(Problem):
     The message has the sentence, and below it a line for each of ``reasons``.
     """
 
-    exit_code = 4  # ExitCode.REFUSED
+    exit_code = ExitCode.REFUSED
 
     def __init__(
         self, id: str, sentence: str, fix: str = "", *, reasons: Sequence[Sentence] = ()

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tools import packages
@@ -36,6 +38,13 @@ def found(module=MODULE, spec=SPEC, changelog=CHANGELOG):
 def test_the_checkout():
     release = packages.checked_release()
     assert release.entries[0][0] == release.version
+
+
+@pytest.mark.parametrize("page", ["docs/install.md", "docs/packages.md"])
+def test_files_that_a_page_names_are_of_this_version(page):
+    text = (packages.CHECKOUT / page).read_text()
+    found = set(re.findall(r"ovirt-rdma(?:-host)?-(\d[\d.]*\d)[-.]", text))
+    assert found == {packages.checked_release().version}
 
 
 @pytest.mark.parametrize(

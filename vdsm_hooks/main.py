@@ -92,9 +92,10 @@ def answer_within(point: str, limit_s: float, work: Work) -> Answer:
         _kill(worker, signal.SIGTERM)
         answer = _read(reading, end)
         _kill(worker, signal.SIGKILL)
-        say(point, f"no answer within {limit_s:g} s: stopped, VDSM continues")
         # An answer after SIGTERM says how its run ended.
-        return answer or Answer()
+        answer = answer or Answer()
+        goes_on = ", VDSM continues" if answer.code == CONTINUE else ""
+        say(point, f"no answer within {limit_s:g} s: stopped{goes_on}")
     return answer
 
 

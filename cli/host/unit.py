@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Optional
 
 from ovirt_rdma.cli.host import runs
-from ovirt_rdma.cli.host.arguments import UnitVerb, as_root
+from ovirt_rdma.cli.host.arguments import OTHER_RUN, UnitVerb, as_root
 from ovirt_rdma.cli.host.runs import RunReport, ThisHost
 from ovirt_rdma.cli.output import Output
 from ovirt_rdma.cli.parser import Context, Parser
@@ -60,6 +60,8 @@ class Recover(UnitVerb):
     Nothing that matters is in use that early.
     """
 
+    codes = f"{UnitVerb.codes}, {OTHER_RUN}"
+
     def run(self, context: Context) -> int:
         as_root("unit recover", context.root)
         report = RunReport(context.output)
@@ -76,6 +78,7 @@ class RollBackUnconfirmed(UnitVerb):
     may hang or be stopped. A confirmed run is left alone.
     """
 
+    codes = f"{UnitVerb.codes}, {OTHER_RUN}"
     examples = ("7",)
 
     number: int
@@ -129,6 +132,8 @@ class ReportInstalled(UnitVerb):
 
 class PrepareErase(UnitVerb):
     """Disable everything before the package is erased, and report what stays."""
+
+    codes = f"{UnitVerb.codes}, 4 a file is not ours,\n{OTHER_RUN}"
 
     def run(self, context: Context) -> int:
         as_root("unit erased", context.root)

@@ -35,7 +35,7 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import DAEMON_JSON, DAEMON_UNIT, POLICY_JSON, under
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import FollowedPolicy, StoredPolicy
-from ovirt_rdma.host.services.enablement import marker_mode
+from ovirt_rdma.host.services.enablement import is_enabled
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.files import write_public
 from ovirt_rdma.host.system.json_codec import (
@@ -53,7 +53,8 @@ from ovirt_rdma.host.system.tree import seconds_after_boot, start_of
 # The last run of a task: it cannot be ended; it raised an error, or was ended at its
 # deadline; it found a problem; all is well.
 HANGS, FAILED, PROBLEM, OK = "hangs", "failed", "problem", "ok"
-# There was no run yet; the policy does not want the task.
+# There was no run yet, or there is no policy that can be used; the policy does not want
+# the task.
 WAITS, OFF = "waits", "off"
 # Problems first, as they are shown.
 STATES = (HANGS, FAILED, PROBLEM, WAITS, OK, OFF)
@@ -150,6 +151,7 @@ _LEAST_S = 1.0
 # node_exporter may need what a task does first; so long systemd waits for it.
 _READY_S = 20.0
 _PART = 1 << 16
+_UNUSABLE = "the policy's file cannot be used"
 
 Note = Callable[[str], None]
 """Receives a sentence for the journal."""
@@ -200,6 +202,8 @@ class Task:
 
     - ``changes_host``: it is asked to end before it is killed, gets only a policy whose
       file is intact, and leaves `apply` an interval of time after a new policy
+    - ``uses_copy``: it gets the copy of a damaged file all the same: it keeps what is
+      there alive
     - ``first_s``: the first run is due so long after the start of the daemon
     - ``every_s``: the seconds between the begins of two runs
     - ``deadline_s``: the longest run
@@ -210,6 +214,7 @@ class Task:
 
     name = ""
     changes_host = False
+    uses_copy = False
     first_s = 0.0
     every_s: Optional[float] = None
     deadline_s = 60.0
@@ -284,10 +289,7 @@ def _be_child(
     """Run the task, send the result and what it carries, and end."""
     try:
         default_signals()
-        with contextlib.ExitStack() as stack:
-            stop: Stop = _Never()
-            if task.changes_host:
-                stop = stack.enter_context(StopSignal())
+        with StopSignal() as stop:
             sent = run_once(task, Turn(stored, note, stop))
         data = memoryview(pickle.dumps(sent))
         while data:
@@ -298,32 +300,26 @@ def _be_child(
         os._exit(0)
 
 
-class _Never:
-    def wait(self, seconds: float, files: Sequence[int] = ()) -> bool:
-        time.sleep(seconds)
-        return False
-
-
-Sent = tuple[bool, Result, dict[str, Any]]
+Sent = tuple[str, Result, dict[str, Any]]
 
 
 def run_once(task: Task, turn: Turn) -> Sent:
-    """Run the task; return whether it succeeded, the result, and what it carries.
-    Never raises.
+    """Run the task; return OK, FAILED, or WAITS if another run has the lock, the
+    result, and what it carries. Never raises.
     """
-    succeeded = True
+    state = OK
     try:
         result = task.run(turn)
     except LockHeld as held:
-        result = Result(held.one_line, next_s=_AGAIN_S)
+        state, result = WAITS, Result(held.one_line, next_s=_AGAIN_S)
     except Problem as problem:
-        succeeded, result = False, Result(_with_fix(problem))
+        state, result = FAILED, Result(_with_fix(problem))
     except Exception as error:  # noqa: BLE001  (a bug; the others continue)
         place = traceback.extract_tb(error.__traceback__)[-1]
         what = " ".join(f"{type(error).__name__}: {error}".split())
         at = f"{Path(place.filename).name}, line {place.lineno}"
-        succeeded, result = False, Result(f"{what} ({at})")
-    return succeeded, result, {name: getattr(task, name) for name in task.carried}
+        state, result = FAILED, Result(f"{what} ({at})")
+    return state, result, {name: getattr(task, name) for name in task.carried}
 
 
 def due_after(result: Result, interval: float, began: float, ended: float) -> float:
@@ -414,7 +410,7 @@ class Daemon:
         """Do what is due; return the seconds until the next turn, or None if the host
         is not enabled any more.
         """
-        if marker_mode(Path(self._root)) is None:
+        if not is_enabled(self._root):
             return None
         if self._policy.follow():
             self._report_policy()
@@ -438,8 +434,7 @@ class Daemon:
         """Let a task follow the new policy."""
         now = self._clock()
         if not entry.task.changes_host:
-            if entry.task.first_s == 0:
-                entry.due, entry.is_hurried = now, True
+            entry.due, entry.is_hurried = now, True
             return
         # Whoever loads a policy mostly runs `apply` next, which needs the lock.
         interval = self._interval(entry.task)
@@ -448,7 +443,8 @@ class Daemon:
 
     def _stored_for(self, task: Task) -> Optional[StoredPolicy]:
         loaded = self._policy.loaded
-        return None if task.changes_host and loaded.problem else loaded.stored
+        needs_file = task.changes_host and not task.uses_copy
+        return None if needs_file and loaded.problem else loaded.stored
 
     def _interval(self, task: Task) -> Optional[float]:
         stored = self._stored_for(task)
@@ -496,13 +492,22 @@ class Daemon:
                 why = f"it did not end within {entry.task.deadline_s:.0f} s"
             self._finish(entry, FAILED, Result(f"{why}, and is tried again"))
             return
-        succeeded, result, carried = sent
+        state, result, carried = sent
         for name, value in carried.items():
             setattr(entry.task, name, value)
-        state = OK if succeeded else FAILED
-        if succeeded and self._interval(entry.task) is None:
+        last = entry.state
+        if state == WAITS and last.state in (OK, PROBLEM, FAILED):
+            # What the last run found stands.
+            state, result = last.state, replace(result, problems=last.problems)
+            if state == FAILED:
+                result = replace(result, sentence=last.sentence)
+        elif state == OK and result.problems:
+            state = PROBLEM
+        elif state == OK and self._interval(entry.task) is None:
             state = OFF
-        self._finish(entry, PROBLEM if succeeded and result.problems else state, result)
+            if self._policy.loaded.problem and not self._stored_for(entry.task):
+                state, result = WAITS, replace(result, sentence=_UNUSABLE)
+        self._finish(entry, state, result)
 
     def _finish(self, entry: _Entry, state: str, result: Result) -> None:
         now, task, before = self._clock(), entry.task, entry.state.state

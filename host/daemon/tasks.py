@@ -31,7 +31,7 @@ from ovirt_rdma.host.paths import CAPS_JSON, DAEMON_UNIT, POLICY_JSON, under
 from ovirt_rdma.host.policy.block import BlockPolicy
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import StoredPolicy, in_force, read
-from ovirt_rdma.host.services.enablement import MODE_VDSMD, marker_mode
+from ovirt_rdma.host.services.enablement import MODE_VDSMD, is_enabled, marker_mode
 from ovirt_rdma.host.system.commands import Runner
 from ovirt_rdma.host.system.files import (
     FOLLOW_PARTITIONS,
@@ -221,7 +221,7 @@ class Capabilities(Task):
 
     def end(self) -> None:
         """As :meth:`Task.end`."""
-        if marker_mode(Path(self.root)) is None:
+        if not is_enabled(self.root):
             _keep(under(self.root, CAPS_JSON), None)
 
 

@@ -117,6 +117,9 @@ def _vdsmd(root: Path, process: VdsmdProcess, installed: Optional[str]) -> Loade
     restart: Optional[bool] = ours != (marker_mode(root) == MODE_VDSMD)
     if ours and not restart:
         restart = _differs(version, installed)
+    elif restart and process.because:
+        # The launcher would start stock vdsmd again, unless that was solved.
+        restart = None
     return Loaded(process.pid, _since(root, process.pid), version, restart)
 
 

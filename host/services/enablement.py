@@ -194,6 +194,17 @@ def marker_mode(root: Path) -> Optional[str]:
         return None
 
 
+def is_enabled(root: Union[str, Path]) -> bool:
+    """Return whether there is a marker, whatever it says, and if that is unknown."""
+    try:
+        under(root, ENABLED).lstat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
 def vdsmd_process(root: Path) -> Optional[VdsmdProcess]:
     """Find the running vdsmd by its command line; that of the launcher's last note
     without a look at all processes.

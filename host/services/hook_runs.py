@@ -175,14 +175,16 @@ def set_modes(
     policy, digest = (stored.policy, stored.digest) if stored else (Policy(), "")
     what = f"network {wanted[0].network}: {wanted[0].mode} mode of {wanted[0].netdev}"
     hook = HookRun(root, by, say, run, host)
-    hook.facts()
     try:
+        steps, notes = mode_steps(hook.facts(), policy, wanted)
+        for note in notes:
+            say(note)
+        if not steps:  # no other run is in the way
+            return ""
         with one_run(root, lock_wait_s, by=by):
             hook.recover_live()
             facts = hook.facts()
-            steps, notes = mode_steps(facts, policy, wanted)
-            for note in notes:
-                say(note)
+            steps, _ = mode_steps(facts, policy, wanted)
             result = hook.apply(steps, facts, verb=HOOK, policy=digest)
     except ModeRefused as refused:
         return str(refused)

@@ -77,9 +77,11 @@ def prepare_erase(root: Union[str, Path], run: Optional[Runner] = None) -> list[
             )
         )
     with one_run(root, _WAIT_S, by="erasing the package"):
-        notes += _without_opensm(root, run)
+        journal = Journal(root)
         try:
-            left = _left(Journal(root).ledger())
+            journal.ledger()  # a damaged one is reported once
+            notes += _without_opensm(root, run)
+            left = _left(journal.ledger())
         except JournalProblem as problem:
             left = Advice(str(problem), problem.fix)
         if left is None:

@@ -23,7 +23,6 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Callable, NamedTuple, Optional, TypeVar, Union
 
 from ovirt_rdma.host.collect.collector import HostReader
@@ -46,7 +45,7 @@ from ovirt_rdma.host.paths import METRICS_JSON, POLICY_JSON, under
 from ovirt_rdma.host.policy import store
 from ovirt_rdma.host.policy.model import Policy
 from ovirt_rdma.host.policy.store import InForce
-from ovirt_rdma.host.services.enablement import marker_mode
+from ovirt_rdma.host.services.enablement import is_enabled
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.json_codec import Records, json_value, plain
 from ovirt_rdma.host.system.tree import FileTree
@@ -680,7 +679,7 @@ class Export(Task):
         """As :meth:`Task.end`: node_exporter would show the last values for ever."""
         tree = FileTree(self._root)
         folder = _last(tree).file
-        if folder and marker_mode(Path(self._root)) is None:
+        if folder and not is_enabled(self._root):
             _remove(tree, folder)
 
 

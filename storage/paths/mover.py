@@ -251,7 +251,7 @@ class MovePaths(Task):
     """Moves the connections of the host below ``root``."""
 
     name = "paths"
-    changes_host = True
+    changes_host = uses_copy = True
     deadline_s = 90.0
     off = "no rule of the policy has paths"
     carried = (

@@ -171,14 +171,17 @@ def all_zombies(group):
     return True
 
 
+ROLLS_BACK = """\
+def end(*_): raise RuntimeError
+signal.signal(signal.SIGTERM, end)
+try: time.sleep(300)
+except RuntimeError: return Answer(STOP, 'rolled back')
+"""
+
+
 def test_what_a_worker_was_told_to_end_with_is_what_counts(host, hook_error, vdsm):
     host.limit(BEFORE, 3.0)
-    host.work(
-        "def end(*_): raise RuntimeError\n"
-        "signal.signal(signal.SIGTERM, end)\n"
-        "try: time.sleep(300)\n"
-        "except RuntimeError: return Answer(STOP, 'rolled back')\n"
-    )
+    host.work(ROLLS_BACK)
     with pytest.raises(hook_error) as caught:
         vdsm.before_network_setup(REQUEST)
     assert caught.value.value == (b"rolled back\n",)
@@ -356,6 +359,17 @@ def test_trouble_is_one_line_in_syslog(host, tmp_path, work, line):
     log.settimeout(0.1)
     with pytest.raises(OSError):  # nothing more comes
         log.recv(65536)
+
+
+def test_the_line_about_a_run_that_was_rolled_back(host, tmp_path):
+    host.work(ROLLS_BACK)
+    host.limit(BEFORE, 3.0)
+    file = tmp_path / "hook.json"
+    file.write_text(json.dumps(REQUEST))
+    done, log = in_own_dev('_hook_json="$2" "$1"', tmp_path, host.entry(BEFORE), file)
+    assert (done.returncode, done.stderr) == (2, b"rolled back\n")
+    line = log.recv(65536).decode().partition("]: ")[2]
+    assert line.rstrip("\n\0") == "before_network_setup: no answer within 3 s: stopped"
 
 
 @pytest.mark.parametrize("point", [BEFORE, "after_get_caps"])

@@ -171,7 +171,9 @@ def test_erased_keeps_a_damaged_journal(installed):
     under(installed.root, JOURNAL).write_text("{\n")
     result = installed("unit", "erased")
     assert result.code == 0
-    assert f"{under(installed.root, JOURNAL)}: it is not JSON" in result.err
+    sentence, fix = result.err.splitlines()
+    assert f"{under(installed.root, JOURNAL)}: it is not JSON" in sentence
+    assert fix.startswith("fix: ")
     assert under(installed.root, JOURNAL).read_text() == "{\n"
 
 
@@ -182,6 +184,20 @@ def test_erased_gives_up_while_another_run_works(installed, monkeypatch):
         result = installed("unit", "erased")
     assert result.code == 75
     assert under(installed.root, ENABLED).exists()
+
+
+def test_a_file_of_others_in_the_place_of_the_marker_stays(installed):
+    under(installed.root, ENABLED).write_text("theirs")
+    assert installed("unit", "erased").code == 4
+    assert under(installed.root, ENABLED).read_text() == "theirs"
+
+
+@pytest.mark.parametrize(
+    ("verb", "codes"), [("recover", "75"), ("unconfirmed", "75"), ("erased", "4 75")]
+)
+def test_the_help_has_each_exit_code(installed, verb, codes):
+    _, _, said = installed("unit", verb, "--help").out.partition("exit codes: ")
+    assert {"0", "1", *codes.split()} <= set(said.partition("\n\n")[0].split())
 
 
 def test_the_packaged_policy_shows_every_key():

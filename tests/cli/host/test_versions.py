@@ -119,6 +119,15 @@ def test_vdsmd_may_not_be_the_one_of_the_mode(host, vdsmd, script, mode, needed)
     assert (found["version"], found["restart_needed"]) == (version, needed)
 
 
+@pytest.mark.parametrize(("mode", "needed"), [("vdsmd", None), ("host", False)])
+def test_whether_the_launcher_would_start_stock_again_is_unknown(
+    host, vdsmd, mode, needed
+):
+    vdsmd(STOCK_VDSMD, "700 stock VDSM has changed\n", mode)
+    found = document(host)["vdsmd"]
+    assert (found["version"], found["restart_needed"]) == ("stock", needed)
+
+
 def test_what_the_daemon_has_loaded(host):
     daemon(host, __version__)
     found = document(host)["daemon"]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import signal
@@ -33,7 +34,7 @@ from ovirt_rdma.host.daemon.loop import (
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import DAEMON_JSON, ENABLED, POLICY_JSON, under
 from ovirt_rdma.host.policy.model import NfsPolicy, Policy
-from ovirt_rdma.host.policy.store import store
+from ovirt_rdma.host.policy.store import copy_of, store
 from ovirt_rdma.host.services.enablement import MODE_HOST, marker_text
 from ovirt_rdma.host.system.lock import LockHeld
 from ovirt_rdma.host.system.signals import StopSignal
@@ -80,8 +81,8 @@ class FakeChild:
     def ended(self):
         return self.data
 
-    def end(self, result=None, *, carried=None, succeeded=True):
-        sent = (succeeded, result or Result("done"), carried or {})
+    def end(self, result=None, *, carried=None, state=OK):
+        sent = (state, result or Result("done"), carried or {})
         self.data = pickle.dumps(sent)
 
     def send(self, number):
@@ -212,6 +213,41 @@ def test_a_run_gets_the_policy_in_force_and_one_that_changes_the_host_its_file(
     assert "policy.json" in read_daemon(tmp_path).policy_problem
 
 
+def test_what_only_keeps_connections_goes_on_with_the_copy(tmp_path):
+    stage = Stage(tmp_path, Fake("keeps", changes_host=True, uses_copy=True))
+    under(tmp_path, POLICY_JSON).write_text("{")
+    stage.turn()
+    stage.turn(60)
+    stage.runs("keeps")[-1].end()
+    stage.turn()
+    assert stage.children[-1].turn_policy.policy.nfs.health_interval == 10
+    assert stage.state("keeps").state == OK
+
+
+@pytest.mark.parametrize("changes_host", [False, True])
+def test_a_policy_that_cannot_be_used_is_not_one_that_does_not_want_the_task(
+    tmp_path, changes_host
+):
+    stage = Stage(tmp_path, Fake(changes_host=changes_host))
+    path = under(tmp_path, POLICY_JSON)
+    path.write_text("{")
+    if not changes_host:  # which uses the copy
+        copy_of(path).unlink()
+    stage.turn()
+    stage.turn(60)
+    stage.children[-1].end()
+    stage.turn()
+    state = stage.state()
+    assert (state.state, state.due_s) == (WAITS, None)
+    assert state.sentence == "the policy's file cannot be used"
+    stage.policy(10)
+    stage.turn()
+    stage.turn(60)
+    stage.children[-1].end()
+    stage.turn()
+    assert (stage.state().state, stage.state().sentence) == (OK, "done")
+
+
 # Another policy
 
 
@@ -302,7 +338,7 @@ def test_reload_runs_all_tasks_now(tmp_path):
 def failed(stage, sentence="no"):
     """A run that raises."""
     stage.turn()
-    stage.children[-1].end(Result(sentence), succeeded=False)
+    stage.children[-1].end(Result(sentence), state=FAILED)
     stage.turn()
 
 
@@ -407,22 +443,71 @@ def test_a_machine_without_memory_for_a_process(stage, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("error", "succeeded", "words"),
+    ("error", "state", "words"),
     [
-        (ValueError("of\na kind"), False, "ValueError: of a kind (test_loop.py, line"),
-        (Problem("id", "it is full", "free space"), False, "it is full; fix: free"),
-        (LockHeld("id", "another run is changing it"), True, "another run"),
-        (MemoryError(), False, "MemoryError"),
+        (
+            ValueError("of\na kind"),
+            FAILED,
+            "ValueError: of a kind (test_loop.py, line",
+        ),
+        (Problem("id", "it is full", "free space"), FAILED, "it is full; fix: free"),
+        (LockHeld("id", "another run is changing it"), WAITS, "another run"),
+        (MemoryError(), FAILED, "MemoryError"),
     ],
 )
-def test_the_sentence_of_what_a_task_raises(error, succeeded, words):
+def test_the_sentence_of_what_a_task_raises(error, state, words):
     def do(turn):
         raise error
 
     task = Fake(do=do)
     ran, result, carried = run_once(task, None)
-    assert (ran, carried) == (succeeded, {"runs": 1})
+    assert (ran, carried) == (state, {"runs": 1})
     assert result.sentence.startswith(words)
+
+
+HELD = Result("another run is changing this host", next_s=30.0)
+
+
+def locked(stage):
+    """A run that does not get the lock."""
+    stage.turn()
+    stage.children[-1].end(HELD, state=WAITS)
+    stage.turn()
+    stage.now += 30
+
+
+def test_a_first_run_without_the_lock_says_nothing_of_the_host(stage):
+    locked(stage)
+    assert (stage.state().state, stage.state().sentence) == (WAITS, HELD.sentence)
+
+
+def test_what_is_wrong_stays_so_while_another_run_has_the_lock(stage):
+    for _ in range(2):
+        stage.turn()
+        stage.children[-1].end(Result("done", ("a",)))
+        stage.turn()
+        stage.now += 10
+        locked(stage)
+        assert (stage.state().state, stage.state().problems) == (PROBLEM, ("a",))
+    assert stage.notes == ["fake: a"]
+
+
+def test_a_failure_stays_one_while_another_run_has_the_lock(stage):
+    for _ in range(2):
+        failed(stage)
+        stage.now += 10
+        locked(stage)
+        assert (stage.state().state, stage.state().sentence) == (FAILED, "no")
+    assert stage.notes == ["fake: failed: no"]
+
+
+def test_what_was_well_is_well_while_another_run_has_the_lock(stage):
+    stage.turn()
+    stage.children[-1].end()
+    stage.turn()
+    stage.now += 10
+    locked(stage)
+    assert (stage.state().state, stage.state().sentence) == (OK, HELD.sentence)
 
 
 # systemd
@@ -493,6 +578,24 @@ def test_it_ends_when_the_host_is_not_enabled_any_more(stage):
         stage.daemon.run(stop)
     assert stage.tasks[0].ended
     assert not under(stage.root, DAEMON_JSON).exists()
+
+
+@pytest.mark.parametrize(
+    "reads", ["pathlib.Path.lstat", "ovirt_rdma.host.services.enablement.read_file"]
+)
+def test_a_marker_that_cannot_be_read_once_does_not_end_it(stage, monkeypatch, reads):
+    def fails(path):
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr(reads, fails)
+    on = stage.daemon.turn()
+    monkeypatch.undo()
+    assert on is not None
+
+
+def test_a_marker_with_another_text_does_not_end_it(stage):
+    under(stage.root, ENABLED).write_text("mode: both\n")
+    assert stage.turn() is not None
 
 
 def test_a_task_that_fails_at_the_end_keeps_no_other_from_it(tmp_path, monkeypatch):

@@ -108,6 +108,15 @@ def test_what_is_so_already_takes_no_run(plain):
     assert plain.runs == []
 
 
+def test_what_is_so_already_needs_nothing_of_another_run(plain):
+    """A network that has its mode may change its address meanwhile."""
+    with one_run(plain.host.path, by="apply"):
+        assert plain.set("datagram") == ""
+    plain.policy(CONNECTED)
+    apply(plain, confirm_by=int(plain.host.time) - 1)
+    assert plain.set("datagram", "ib1") == ""
+
+
 @pytest.mark.parametrize(
     "mtu, mode", [(1500, "datagram"), (2044, "datagram"), (9000, "connected")]
 )

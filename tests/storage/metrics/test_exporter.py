@@ -278,6 +278,8 @@ def test_a_host_that_is_not_enabled_any_more_shows_no_old_values(host):
     under(host.root, ENABLED).write_text(marker_text(MODE_VDSMD))
     run(host)
     Export(host.root).end()
+    under(host.root, ENABLED).write_text("of another version")
+    Export(host.root).end()
     assert file_of(host).exists()
     under(host.root, ENABLED).unlink()
     Export(host.root).end()

@@ -232,6 +232,14 @@ def test_without_paths_in_the_policy_nothing_is_left(host: Host):
     assert host.address("xprt-0-rdma") == A1
 
 
+def test_with_a_damaged_policy_connections_still_move(host: Host):
+    under(host.root.path, POLICY_JSON).write_text("{")
+    host.run()
+    host.carrier(0, up=False)
+    host.run()
+    assert host.address("xprt-0-rdma") == A2
+
+
 def test_a_mount_of_others_is_not_touched(host: Host):
     """The kernel does not show whose a connection is."""
     host.root.nfs_mount("10.99.0.1:/iso", "/mnt/iso", "rdma", A1)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ovirt_rdma.host.daemon.loop import Result, Task, Turn, run_once
+from ovirt_rdma.host.daemon.loop import FAILED, Result, Task, Turn, run_once
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.store import FollowedPolicy
 
@@ -29,11 +29,13 @@ class TaskRuns:
         policy = FollowedPolicy(under(self.root, POLICY_JSON))
         policy.follow()
         problem, stored = policy.loaded.problem, policy.loaded.stored
-        if problem and self.task.changes_host:
+        if problem and self.task.changes_host and not self.task.uses_copy:
             stored = None
         turn = Turn(stored, self.said.append, stop or Never())
-        succeeded, result, _ = run_once(self.task, turn)
-        wrong = result.problems if succeeded else (f"failed: {result.sentence}",)
+        state, result, _ = run_once(self.task, turn)
+        wrong = result.problems
+        if state == FAILED:
+            wrong = (f"failed: {result.sentence}",)
         self.said += [one for one in wrong if one not in self._reported]
         self._reported = wrong
         return result
