@@ -229,8 +229,10 @@ def _networks(view: View) -> Iterator[Finding]:
 
 
 def _profiles(view: View) -> Iterator[Outcome]:
-    manager = view.facts.network_manager
-    if manager and manager.running:
+    manager, unknown = view.facts.network_manager, ipoib.manager_unknown(view)
+    if unknown and view.ipoib:
+        yield About(PROFILES.id).skips(unknown)
+    elif manager and manager.running:
         for interface in parents_first(view):
             if not interface.planned:
                 yield from _profile(view, interface, manager)

@@ -166,6 +166,12 @@ def test_too_small_an_mtu_is_said_once(wanted, words):
     assert [f.sentence for f in found if isinstance(f, Finding)] == words
 
 
+def test_without_an_answer_of_nmcli_the_mtu_is_not_set():
+    manager = replace(_profile(), running=None)
+    step = _policy_step(ethernet(mtu=1500), network_manager=manager)["ens1"]
+    assert step.refused.startswith("nmcli failed: what NetworkManager does is unknown")
+
+
 def test_policy_sets_the_mtu_in_the_profile():
     use = NetdevUse("ens1", "nfs", "10.0.0.1:/data at /mnt")
     step = _policy_step(ethernet(mtu=1500), netdev_uses=(use,))["ens1"]
