@@ -268,6 +268,11 @@ class Unit:
     enabled: str = ""
 
 
+# A udev rule's assignment, not a match (==, !=), of the transport mode: the prefix for
+# escapes, and the value.
+SETS_MODE = r'ATTR\{mode\}\s*[:+]?=\s*(e?)"([^"]*)"'
+
+
 @dataclass(frozen=True)
 class UdevLine:
     """A udev rule that sets a property of IPoIB netdevs.
