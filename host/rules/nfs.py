@@ -141,7 +141,7 @@ def _port(view: View) -> Iterator[Finding]:
     elif wanted:
         capable = any(model_of(n.pci) for n in view.facts.netdevs if n.pci)
         yield about.fails(
-            "the policy requires NFS over RDMA, but this host has no RDMA device",
+            "NFS over RDMA is wanted here, but this host has no RDMA device",
             "see DRIVER-01"
             if view.facts.adapters or capable
             else "put an adapter that can do RDMA into this host: lspci -nn shows none",
