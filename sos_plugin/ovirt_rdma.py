@@ -3,12 +3,13 @@
 
 It is installed in sos's own folder of plugins, because sos looks for them nowhere else
 (sos/report/__init__.py, load_plugins). There are no secrets in what it collects: no
-keys, no NetworkManager profiles, and of logs that others write only the lines that name
-ovirt-rdma.
+keys, of NetworkManager profiles only what ``facts`` shows of them, and of logs that
+others write only the lines that name ovirt-rdma.
 """
 
 from sos.report.plugins import DebianPlugin, Plugin, RedHatPlugin
 
+from ovirt_rdma.host.collect.statistics import SWITCHES
 from ovirt_rdma.host.collect.storage import MOUNTINFO, MOUNTSTATS
 from ovirt_rdma.host.paths import (
     CAPS_JSON,
@@ -68,7 +69,9 @@ FILES = (
     "/etc/nfsmount.conf.d",
     MOUNTINFO,
     MOUNTSTATS,
-    "/sys/kernel/sunrpc",
+    # Each by its name: ``srcaddr`` of an RDMA connection can crash the kernel.
+    f"{SWITCHES}/*/xprt_switch_info",
+    *(f"{SWITCHES}/*/xprt-*/{name}" for name in ("xprt_info", "xprt_state", "dstaddr")),
 )
 
 # Of this log only the lines with this text. The loggers are ``storage.ovirt_rdma``.

@@ -222,6 +222,7 @@ class Check(HostVerb, Source, AllowNone):
             for texts in (self.only, self.skip)
         )
         rules = registry.RULES if self.rules is None else self.rules
+        _refuse_senseless(only, skipped, rules)
         others = (rule.id for rule in rules if only and rule.id not in only)
         decided = load_decision(self, context, (*skipped, *others), self.rules)
         findings = _with_steps(decided)
@@ -274,6 +275,28 @@ class ServerCheck(Check):
         add_allow_none(parser, "RDMA device")
         add_facts(parser)
         parser.set_defaults(policy=None)
+
+
+def _refuse_senseless(
+    only: Sequence[str], skipped: Sequence[str], rules: Sequence[Rule]
+) -> None:
+    """Raise UsageProblem where nothing would be checked, and nothing found wrong."""
+    here, there = f"{PROGRAM} check", f"{PROGRAM} server check"
+    if rules is not registry.RULES:
+        here, there = there, here
+    for one in (*only, *skipped):
+        if one not in {rule.id for rule in rules}:
+            raise UsageProblem(
+                "rule-of-another-verb",
+                f"{one} is no rule of {here}",
+                f"{there} has it",
+            )
+        if one in only and one in skipped:
+            raise UsageProblem(
+                "options-exclude-each-other",
+                f"--only and --skip both name {one}",
+                "omit one of them",
+            )
 
 
 def _with_steps(decided: HostDecision) -> list[Finding]:

@@ -114,14 +114,17 @@ class HostReader:
         # Read directly after the mounts: with their ages it gives their start times.
         uptime_s, booted_at = self.uptime(problems), self.booted_at(problems)
         devices = read_rdma_devices(self._tree, problems, tools=self._tools)
+        # Users of netdevs that cannot be read count as users. Without addresses none is
+        # found, and without CM ids none of a second path.
+        unread: list[str] = []
         netdevs = with_rdma_details(
-            self._tree, self._tools, self.netdevs(problems), devices, problems
+            self._tree, self._tools, self._netdevs(unread, problems), devices, problems
         )
         devices = with_neighbours(self._tree, self._tools, devices, netdevs)
         manager = read_network_manager(self._tools, netdevs, problems)
         release = self.kernel_release(problems)
-        # Users of netdevs that cannot be read count as users.
-        unread: list[str] = []
+        over_rdma = any((m.protocol or "").startswith("rdma") for m in mounts)
+        connections = self.cm_ids(unread if over_rdma else problems)
         sessions = read_storage_sessions(self._tree, mounts, unread)
         networks = read_ovirt_networks(self._tree, unread)
         problems += unread
@@ -141,7 +144,7 @@ class HostReader:
             modules=read_modules(self._tree, release, problems, details=True),
             software=read_software(self._tree, self._tools, release, problems),
             nfs_mounts=mounts,
-            cm_ids=self.cm_ids(problems),
+            cm_ids=connections,
             degraded_marks=self.degraded_marks(problems),
             rdma_slots=self._tree.number("/proc/sys/sunrpc/rdma_slot_table_entries"),
             nfs_server=read_nfs_server(self._tree, self._tools, problems, exports),
@@ -240,7 +243,11 @@ class HostReader:
     def netdevs(self, problems: Problems = None) -> tuple[Netdev, ...]:
         """Return the netdevs; runs ``ip`` once for their addresses."""
         problems = _list(problems)
-        rows = self._tools.rows(["ip", "-j", "-d", "addr", "show"], problems)
+        return self._netdevs(problems, problems)
+
+    def _netdevs(self, unread: list[str], problems: list[str]) -> tuple[Netdev, ...]:
+        """Return the netdevs; a failure of ``ip`` goes to ``unread``."""
+        rows = self._tools.rows(["ip", "-j", "-d", "addr", "show"], unread)
         return read_netdevs(self._tree, links(rows or []), problems)
 
     def datagram_limits(self, names: Collection[str]) -> dict[str, int]:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Find out which netdevs are in use, and by what.
 
-Users are mounts of network file systems, sessions of block storage (iSCSI, iSER, SRP,
-NVMe over fabrics), logical networks, migrations, consoles of virtual machines, the
-engine's connection, the default gateway, the SSH session that runs this program, and
-links of containers. Virtual machines follow from the netdevs
+Users are mounts of network file systems, RDMA connections of NFS, sessions of block
+storage (iSCSI, iSER, SRP, NVMe over fabrics), logical networks, migrations, consoles of
+virtual machines, the engine's connection, the default gateway, the SSH session that
+runs this program, and links of containers. Virtual machines follow from the netdevs
 (:mod:`ovirt_rdma.host.facts.uses`). VDSM does not keep the roles of networks on the
 host. So a migration network is detected only while a VM migrates, by its TCP
 connections. A management network that is neither ovirtmgmt nor the default route is
@@ -269,6 +269,7 @@ def read_netdev_uses(
     established = _established(tree, blind)
     uses = {
         *_networks(facts, paths),
+        *_other_paths(facts, paths),
         *_connections(established, paths),
         *_default_routes(tree, paths, blind),
         *_ssh(tree, established, paths),
@@ -286,6 +287,18 @@ def _networks(facts: Facts, paths: NetdevPaths) -> Iterator[NetdevUse]:
         management = network.default_route or network.name == _MANAGEMENT
         if management and network.southbound in paths.names:
             yield NetdevUse(network.southbound, "management", f"network {network.name}")
+
+
+def _other_paths(facts: Facts, paths: NetdevPaths) -> Iterator[NetdevUse]:
+    """Yield the netdevs of RDMA connections of NFS with an address that no mount shows:
+    a mount keeps its own when a connection moves, and a server has its clients.
+    """
+    shown = {plain_address(mount.address or "") for mount in facts.nfs_mounts}
+    for cm_id in facts.cm_ids or ():
+        remote = _address_of(cm_id.destination or "")
+        if cm_id.owner == "[rpcrdma]" and remote and remote not in shown:
+            for netdev in paths.carrying(_address_of(cm_id.source or "")):
+                yield NetdevUse(netdev, "nfs", f"an RDMA connection with {remote}")
 
 
 def _connections(

@@ -668,11 +668,11 @@ _SETTINGS = "connection,infiniband,802-3-ethernet,bond,ethtool"
 def read_network_manager(
     tools: Tools, netdevs: tuple[Netdev, ...], problems: list[str]
 ) -> Optional[NetworkManager]:
-    """Return NetworkManager's state and profiles; None if it is not installed or
-    ``nmcli`` fails.
+    """Return NetworkManager's state and profiles; None if it is not installed.
 
     ``nmcli`` is run four times at most. Secrets are not requested.
     """
+    earlier = len(problems)
     try:
         text = tools.text(
             [*_NMCLI, "RUNNING", "general"],
@@ -683,22 +683,23 @@ def read_network_manager(
     except CommandFailed:
         return NetworkManager(running=False)
     if text is None:
-        return None
+        return NetworkManager(None) if problems[earlier:] else None
     state = text.strip()
     if state not in ("running", "not running"):
         problems.append(f"nmcli does not print NetworkManager's state: {text!a}")
-        return None
+        return NetworkManager(None)
     if state != "running":
         return NetworkManager(running=False)
     devices: dict[bool, list[str]] = {True: [], False: []}
     text = tools.text([*_NMCLI, "DEVICE,STATE", "device"], problems)
     for name, word in table(text or "", 2):
         devices[word != "unmanaged"].append(name)
+    found = _profiles(tools, concerned(netdevs), problems)
     return NetworkManager(
-        running=True,
+        running=None if problems[earlier:] else True,
         managed=tuple(sorted(devices[True])),
         unmanaged=tuple(sorted(devices[False])),
-        profiles=_profiles(tools, concerned(netdevs), problems),
+        profiles=found,
     )
 
 

@@ -36,6 +36,7 @@ from typing import NamedTuple, Optional, Union
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.model import (
     CONCERNED,
+    SETS_MODE,
     SUBNET_MANAGERS,
     KernelOption,
     LoadLine,
@@ -307,10 +308,9 @@ def read_rdma_stacks(
     return (RdmaStack(name, version, ", ".join(evidence)),) if evidence else ()
 
 
-# An assignment of the transport mode, not a match (==, !=), of a netdev.
+# Of a netdev.
 _SETS_MODE = re.compile(
-    r'(?!\s*#)(?!.*SUBSYSTEM\s*(?:==\s*"(?!net)|!=\s*"net"))'
-    r'.*ATTR\{mode\}\s*[:+]?=\s*[ei]{0,2}"'
+    rf'(?!\s*#)(?!.*SUBSYSTEM\s*(?:==\s*"(?!net)|!=\s*"net")).*{SETS_MODE}'
 )
 
 

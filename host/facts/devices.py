@@ -537,9 +537,10 @@ class NetworkManager:
 
     A netdev in neither list is unknown to it. ``profiles`` are those of type
     infiniband, and those that are active on a netdev of an RDMA port or above it.
+    ``running`` is None if ``nmcli`` failed: then the rest may lack some.
     """
 
-    running: bool
+    running: Optional[bool]
     managed: tuple[str, ...] = ()
     unmanaged: tuple[str, ...] = ()
     profiles: tuple[Profile, ...] = ()

@@ -92,8 +92,7 @@ class MountActivity:
     statistics
     layout: the pNFS layout in use, whose reads and writes are not counted here
     connections: how many there are
-    blocked: connections on which requests wait in this host in both samples, though
-    none is under way that could end, and nothing was sent or received in between
+    still: connections over which nothing was sent or received between the samples
     unanswered: connections that sent at least ten requests between the samples,
     and got no reply, although others did
     """
@@ -118,7 +117,7 @@ class MountActivity:
     new_connects: int = 0
     new_sends: int = 0
     new_backlog: int = 0
-    blocked: int = 0
+    still: int = 0
     unanswered: int = 0
     layout: Optional[str] = None
 
@@ -128,12 +127,15 @@ class ConnectionActivity:
     """A connection over RDMA in the kernel's sysfs; see SunrpcTransport of statistics.
 
     name: ``switch-3/xprt-5-rdma``
+    waits: requests wait in this host in both samples, though none is under way that
+    could end
     """
 
     name: str
     destination: Optional[str] = None
     state: tuple[str, ...] = ()
     slots_max: Optional[int] = None
+    waits: bool = False
 
     @property
     def connected(self) -> bool:
@@ -264,6 +266,11 @@ class Unit:
     load: str
     active: str
     enabled: str = ""
+
+
+# A udev rule's assignment, not a match (==, !=), of the transport mode: the prefix for
+# escapes, and the value.
+SETS_MODE = r'ATTR\{mode\}\s*[:+]?=\s*(e?)"([^"]*)"'
 
 
 @dataclass(frozen=True)

@@ -523,6 +523,7 @@ def activity_between(before: Statistics, after: Statistics) -> Activity:
                 one.destination,
                 one.state,
                 one.counters.get("max_num_slots"),
+                _key(one) in waiting,
             )
             for one in after.transports
             if one.protocol == "rdma"
@@ -530,7 +531,7 @@ def activity_between(before: Statistics, after: Statistics) -> Activity:
     return Activity(
         seconds,
         tuple(
-            _mount(mounts.get((one.mountpoint, one.source)), one, seconds, waiting)
+            _mount(mounts.get((one.mountpoint, one.source)), one, seconds)
             for one in after.mounts
             if any(transport.protocol == "rdma" for transport in one.transports)
         ),
@@ -543,7 +544,6 @@ def _mount(
     earlier: Optional[MountStatistics],
     mount: MountStatistics,
     seconds: float,
-    waiting: Sequence[Optional[str]],
 ) -> MountActivity:
     load = load_between(earlier, mount, seconds) or Load(seconds)
     all_of_it = Load(0.0, mount.operations, *_of_connections((), mount.transports))
@@ -569,27 +569,30 @@ def _mount(
         new_connects=load.connects,
         new_sends=load.sends,
         new_backlog=load.queued,
-        # Nothing leads from a mount to its connections but the server's address.
-        blocked=min(waiting.count(mount.address or ""), between.count((0, 0))),
+        still=between.count((0, 0)),
         unanswered=_unanswered(between),
         layout=mount.layout,
     )
 
 
+def _key(one: SunrpcTransport) -> tuple[str, ...]:
+    return one.switch, one.name, one.destination or ""
+
+
 def _waiting(
     before: Iterable[SunrpcTransport], after: Iterable[SunrpcTransport]
-) -> list[Optional[str]]:
-    """Return the destinations of the connections over RDMA on which requests wait for a
-    slot or to be sent in both samples, while none waits for a reply.
+) -> set[tuple[str, ...]]:
+    """Return the connections over RDMA on which requests wait for a slot or to be sent
+    in both samples, while none waits for a reply.
 
     What ends such a wait is a request that is done (net/sunrpc/xprt.c, xprt_release and
     xprt_write_space), and there is none. A connection that is being made has no queues
     in sysfs.
     """
 
-    def stuck(of: Iterable[SunrpcTransport]) -> dict[tuple[str, ...], Optional[str]]:
+    def stuck(of: Iterable[SunrpcTransport]) -> set[tuple[str, ...]]:
         return {
-            (one.switch, one.name, one.destination or ""): one.destination
+            _key(one)
             for one in of
             if one.protocol == "rdma"
             and one.connected
@@ -597,8 +600,7 @@ def _waiting(
             and any(map(one.counters.get, ("sending_q_len", "backlog_q_len")))
         }
 
-    then = stuck(before)
-    return [to for key, to in stuck(after).items() if key in then]
+    return stuck(before) & stuck(after)
 
 
 def _between(

@@ -194,8 +194,10 @@ def _daemon(view: View) -> Iterator[Outcome]:
     about, wanted = About(DAEMON.id), "; ".join(_wanted(view))
     unit = next((u for u in view.facts.software.units if u.name == DAEMON_UNIT), None)
     if not wanted:
-        sentence = "the policy has no health_interval, metrics_folder or partitions"
-        yield about.skips(f"{sentence}: follow for a netdev of this host")
+        yield about.skips(
+            "the policy has no health_interval, metrics_folder, paths, targets or "
+            "rescan_interval, nor partitions: follow for a netdev of this host"
+        )
     elif unit is None:
         yield about.skips(f"it is unknown if {DAEMON_UNIT} is running")
     elif unit.active in RUNNING:
@@ -215,12 +217,20 @@ def _wanted(view: View) -> Iterator[str]:
     interval = view.policy.nfs.health_interval
     folder = view.policy.host.metrics_folder
     parents = [interface.name for interface in view.ipoib if interface.follows]
+    moved = [rule.title for rule in view.policy.nfs.rules if rule.paths]
+    block = view.policy.block
     if interval:
         yield f"the mounts should be looked at every {interval} s"
     if folder:
         yield f"the metrics should be written into {folder}"
     if parents:
         yield f"the children of {', '.join(parents)} should follow the P_Key table"
+    if moved:
+        yield f"connections of {', '.join(moved)} should move when a path fails"
+    if block.targets:
+        yield "logins to block storage that fail should be repeated"
+    if block.rescan_interval:
+        yield f"LUNs should be rescanned every {block.rescan_interval} s"
 
 
 DAEMON = Rule("DAEMON-01", _daemon)

@@ -141,9 +141,19 @@ class Settings:
         return (Change(PROFILE, self.target, self.value(name), after, name),)
 
 
+def manager_unknown(view: View) -> str:
+    """Return a clause if what NetworkManager does could not be read; else nothing."""
+    manager = view.facts.network_manager
+    if manager is None or manager.running is not None:
+        return ""
+    return "nmcli failed: what NetworkManager does is unknown (FACTS-01)"
+
+
 def settings_of(view: View, interface: Interface) -> Settings:
     """Return the Settings of ``interface``."""
     profile, name = interface.profile, interface.name
+    if unknown := manager_unknown(view):
+        return Settings(blocked=unknown)
     if not interface.is_ipoib:
         blocked = _no_profile(view, interface)
         return Settings(profile.uuid if profile else None, profile, blocked)
@@ -789,7 +799,7 @@ def _refused(
         names = f"the kernel names children by the first {PARENT_LENGTH} letters of "
         return names + f"{parent.name}, and NetworkManager expects another name", ""
     if profile is None:
-        return "", ""
+        return manager_unknown(view), ""
     return (
         f"the profile {profile.name!r} is for this child, but NetworkManager has not "
         "activated it",

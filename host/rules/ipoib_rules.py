@@ -41,6 +41,7 @@ from ovirt_rdma.host.facts.infiniband import (
     is_full_member,
     partition_of,
 )
+from ovirt_rdma.host.facts.model import SETS_MODE
 from ovirt_rdma.host.policy.model import AUTO, OFF, ON
 from ovirt_rdma.host.rules import ipoib
 from ovirt_rdma.host.rules.base import (
@@ -229,8 +230,10 @@ def _networks(view: View) -> Iterator[Finding]:
 
 
 def _profiles(view: View) -> Iterator[Outcome]:
-    manager = view.facts.network_manager
-    if manager and manager.running:
+    manager, unknown = view.facts.network_manager, ipoib.manager_unknown(view)
+    if unknown and view.ipoib:
+        yield About(PROFILES.id).skips(unknown)
+    elif manager and manager.running:
         for interface in parents_first(view):
             if not interface.planned:
                 yield from _profile(view, interface, manager)
@@ -650,17 +653,25 @@ def _mode_step(
     )
 
 
-# An assignment, not a match (==, !=).
-_UDEV_MODE = re.compile(r'ATTR\{mode\}\s*[:+]?=\s*e?"([^"]*)"')
+_NEWLINE = r"\n"  # as it is written in a rule
 
 
 def _udev(view: View) -> Iterator[Finding]:
     for line in view.facts.software.udev_lines:
-        for mode in _UDEV_MODE.findall(line.text):
+        for escapes, mode in re.findall(SETS_MODE, line.text):
             subject = f"{line.file}:{line.line}"
+            what = (
+                f'="{mode}", which never works: udev writes no newline, and the kernel '
+                "refuses a mode without one"
+            )
+            if escapes and mode.endswith(_NEWLINE):
+                what = (
+                    f'=e"{mode}", which NetworkManager replaces by the mode of its '
+                    "profile; udev later than systemd 257's drops the newline, without "
+                    "which the kernel refuses it"
+                )
             yield About(UDEV.id, subject).warns(
-                f'{subject} sets ATTR{{mode}}="{mode}", which never works: udev writes '
-                "no newline, and the kernel refuses a mode without one",
+                f"{subject} sets ATTR{{mode}}{what}",
                 "remove the line, and set transport_mode in the policy's host part",
             )
 

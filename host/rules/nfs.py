@@ -141,7 +141,7 @@ def _port(view: View) -> Iterator[Finding]:
     elif wanted:
         capable = any(model_of(n.pci) for n in view.facts.netdevs if n.pci)
         yield about.fails(
-            "the policy requires NFS over RDMA, but this host has no RDMA device",
+            "NFS over RDMA is wanted here, but this host has no RDMA device",
             "see DRIVER-01"
             if view.facts.adapters or capable
             else "put an adapter that can do RDMA into this host: lspci -nn shows none",
@@ -285,12 +285,22 @@ class RdmaMount:
     activity: None if the counters were not read
     asked: the extra options of the policy's rule for this export
     kind: of its server, by that rule or by the server itself; None: unknown
+    paths: that rule's
     """
 
     mount: NfsMount
     activity: Optional[MountActivity]
     asked: MountOptions
     kind: Optional[ServerKind] = None
+    paths: tuple[str, ...] = ()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The server's addresses that its connections may have; nothing else leads from
+        a mount to them.
+        """
+        own = self.mount.address
+        return self.paths if own in self.paths else (own,) if own else ()
 
     def shown(self, name: str) -> Optional[int]:
         """Return the number of an option that the kernel shows, or None."""
@@ -314,7 +324,8 @@ def rdma_mounts(view: View) -> tuple[RdmaMount, ...]:
         named = match.rule.server_kind if match else AUTO
         kind = kind_of(named, mount.server_program)
         activity_of = done.get(mount.mountpoint)
-        found[mount.source] = RdmaMount(mount, activity_of, asked, kind)
+        paths = match.rule.paths if match else ()
+        found[mount.source] = RdmaMount(mount, activity_of, asked, kind, paths)
     return tuple(found.values())
 
 
@@ -368,7 +379,7 @@ def _slots(view: View) -> Iterator[Finding]:
 
 
 def _waiting(view: View, about: About, one: RdmaMount) -> Finding:
-    done, found = one.activity, _connections_of(view, one.mount.address) or ()
+    done, found = one.activity, _connections_of(view, one) or ()
     slots = max((c.slots_max for c in found if c.slots_max is not None), default=None)
     if done is None:
         return about.skips(_UNREAD)
@@ -419,13 +430,13 @@ def _sleeps_without_slot(done: MountActivity, slots: Optional[int]) -> bool:
 
 
 def _connections_of(
-    view: View, address: Optional[str]
+    view: View, one: RdmaMount
 ) -> Optional[tuple[ConnectionActivity, ...]]:
-    """Return the connections to a server; None if the kernel shows none."""
-    activity = view.facts.activity
-    if activity is None or activity.connections is None or not address:
+    """Return the connections to a mount's server; None if the kernel shows none."""
+    activity, to = view.facts.activity, one.addresses
+    if activity is None or activity.connections is None or not to:
         return None
-    return tuple(c for c in activity.connections if c.destination == address)
+    return tuple(c for c in activity.connections if c.destination in to)
 
 
 _REMOUNT = "all mounts of the server must be mounted again"
@@ -440,9 +451,12 @@ def _nconnect(view: View, about: About, one: RdmaMount) -> Finding:
     done, made = one.activity, len(one.mount.protocols)
     taken, wanted = one.shown("nconnect") or 0, one.asked.number("nconnect")
     asked = wanted or taken or 1
-    if done and done.blocked:
+    # Others may be of another mount of the server.
+    waiting = sum(c.waits for c in _connections_of(view, one) or ())
+    blocked = min(waiting, done.still) if done else 0
+    if blocked:
         return about.fails(
-            f"requests wait on {done.blocked} of {made} connections where none is "
+            f"requests wait on {blocked} of {made} connections where none is "
             "under way that they could wait for: it is blocked",
             _UNBLOCK,
         )
@@ -492,8 +506,7 @@ def _reset(view: View, about: About, one: RdmaMount) -> Finding:
 
 
 def _listener(view: View, about: About, one: RdmaMount) -> Finding:
-    address = one.mount.address
-    found = _connections_of(view, address)
+    found, address = _connections_of(view, one), " or ".join(one.addresses)
     if found is None:
         return about.skips("this kernel does not show the state of its connections")
     if not found:

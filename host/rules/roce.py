@@ -240,8 +240,9 @@ def _gids(view: View, about: About, port: RocePort) -> Iterator[Finding]:
             f"neither {names} nor a netdev above has an address",
             "assign an address to the storage network: RDMA CM finds the port by it",
         )
+    elsewhere = _at_another_member(view, port)
     for netdev in port.with_address:
-        addresses = static_addresses(netdev)
+        addresses = () if netdev.name in elsewhere else static_addresses(netdev)
         missing = [
             one.partition("/")[0] for one in addresses if gid_of(one) not in gids
         ]
@@ -251,6 +252,20 @@ def _gids(view: View, about: About, port: RocePort) -> Iterator[Finding]:
                 f"{name}: RDMA CM cannot use it there",
                 f"ip link set {netdev.name} up; {show}",
             )
+
+
+def _at_another_member(view: View, port: RocePort) -> set[str]:
+    """Return the bonds whose active member is another port's, and what is on them: only
+    the active one has their GIDs (roce_gid_mgmt.c, REQUIRED_BOND_STATES).
+    """
+    here = {base.name for base in port.bases}
+    uppers = (view.netdev(name) for base in port.bases for name in base.netdev.uppers)
+    return {
+        name
+        for one in uppers
+        if one and one.bond and one.bond.active not in (None, *here)
+        for name in view.carriers(one.name)
+    }
 
 
 def _bonds(view: View) -> Iterator[Finding]:

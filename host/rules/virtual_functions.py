@@ -48,7 +48,7 @@ def _port_type(view: View, about: About, place: Port) -> Iterator[Outcome]:
     # ``ib``, ``eth`` or ``auto``, as mlx4 is set; other drivers do not show it.
     now = IB if port.is_infiniband else ETH
     if port.number <= len(types):
-        now = types[port.number - 1].split()[0] or now
+        now = types[port.number - 1].partition(" ")[0] or now
     if now == wanted:
         sentence = f"{place.name} has the type {wanted}: the policy requires it"
         yield about.passes(sentence)
@@ -89,7 +89,7 @@ def _no_type(place: Port, wanted: str) -> tuple[str, str]:
             f"{_LINK_TYPES[wanted]}, then power the host off and on",
         )
     if adapter and adapter.vfs:
-        after = [one.split()[0] for one in types]
+        after = [one.partition(" ")[0] for one in types]
         after[number - 1 : number] = [wanted]
         # Of mlx4; 0 is the adapter's own default.
         array = ",".join(str(_LINK_TYPES.get(one, 0)) for one in after)

@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from support.command_line import FACTS, run_on_terminal, run_process
+from support.command_line import FACTS, run, run_on_terminal, run_process
 from support.host import sample_rules
 from support.host.sample_rules import REFUSED, TSO, findings, rule
 
@@ -109,10 +109,32 @@ def test_only_some_rules_with_all_their_findings(sampled):
         "\n1 of 2 checks failed on hv1, 1 skipped, only SAMPLE-MODE-01 "
         "SAMPLE-OPTION-01.\n" in result.out
     )
-    document = on_host(*words, "--skip", "sample-mode-01", "-o", "json").document
+    document = on_host(*words, "--skip", "sample-tso-01", "-o", "json").document
     assert document["only"] == ["SAMPLE-MODE-01", "SAMPLE-OPTION-01"]
-    assert document["skipped"] == ["SAMPLE-MODE-01"]
-    assert [found["rule"] for found in document["findings"]] == ["SAMPLE-OPTION-01"]
+    assert document["skipped"] == ["SAMPLE-TSO-01"]
+    rules = {found["rule"] for found in document["findings"]}
+    assert rules == {"SAMPLE-MODE-01", "SAMPLE-OPTION-01"}
+
+
+def test_a_rule_that_is_wanted_and_left_out(sampled):
+    sampled(*sample_rules.ALL)(
+        *("check", "--only", "SAMPLE-MODE-01", "--skip", "sample-mode-01")
+    ).refused(2, "--only and --skip both name SAMPLE-MODE-01", "omit one of them")
+
+
+@pytest.mark.parametrize("option", ["--only", "--skip"])
+def test_a_rule_of_the_other_verb(capsys, option):
+    """It would check nothing, and say that nothing is wrong."""
+    run(capsys, "check", option, "server-owner-01").refused(
+        2,
+        "SERVER-OWNER-01 is no rule of ovirt-rdma-host check",
+        "ovirt-rdma-host server check has it",
+    )
+    run(capsys, "server", "check", option, "VDSM-01").refused(
+        2,
+        "VDSM-01 is no rule of ovirt-rdma-host server check",
+        "ovirt-rdma-host check has it",
+    )
 
 
 @pytest.mark.parametrize("option", ["--only", "--skip"])

@@ -5,6 +5,7 @@ tests/lab/test_sos_lab.py has the real sos.
 
 from __future__ import annotations
 
+import fnmatch
 import importlib.util
 import sys
 import types
@@ -59,6 +60,20 @@ def test_nothing_is_copied_from_where_others_can_make_links(plugin):
         for folder in of_others:
             assert f"{path}/" not in (f"{folder}/", "/run/ovirt-rdma/"), path
             assert not path.startswith(f"{folder}/"), path
+
+
+def test_no_source_address_of_a_connection_is_read(plugin):
+    """That of an RDMA connection can crash the kernel (statistics.read_transports)."""
+    connection = "/sys/kernel/sunrpc/xprt-switches/switch-0/xprt-1-rdma"
+    deadly = [
+        f"{connection}/srcaddr",
+        "/sys/kernel/sunrpc/rpc-clients/clnt-0/switch/xprt-1-rdma/srcaddr",
+    ]
+    for pattern in plugin.copied:
+        assert not fnmatch.filter(deadly, pattern), pattern
+        assert not fnmatch.filter(deadly, f"{pattern}/*"), pattern  # what is below it
+    for name in ("xprt_info", "xprt_state", "dstaddr"):
+        assert any(fnmatch.fnmatch(f"{connection}/{name}", p) for p in plugin.copied)
 
 
 def test_what_the_marks_say_is_collected_all_the_same(plugin):

@@ -123,6 +123,56 @@ def test_a_netdev_that_cannot_be_told_is_a_sentence(host, address):
     assert problems == ["the netdev that nas:/data at /rhev/nas (nfs) uses is unknown"]
 
 
+def connection(destination, source, owner="[rpcrdma]", state="CONNECT"):
+    return CmId("mlx4_0", state, owner, source, destination)
+
+
+def test_a_connection_over_a_second_path_uses_its_netdev(host):
+    """The mount keeps its address when the daemon moves its connections."""
+    moved = connection("10.20.2.5:20049", "10.0.2.2:1")
+    cm_ids = (
+        moved,
+        moved,
+        connection("10.0.0.1:20049", "10.0.0.2:3"),
+        connection("[fd00::9]:20049", "[fd00::2]:4"),
+        connection("10.20.3.5:7174", "192.0.2.5:5", owner="rping"),
+        CmId("mlx4_0", "LISTEN", "[rpcrdma]", "0.0.0.0:20049"),
+    )
+    found, problems = uses(host, nfs_mounts=(mount(),), cm_ids=cm_ids)
+    assert found == (
+        NetdevUse("ib0", "nfs", "an RDMA connection with fd00::9"),
+        NetdevUse("ib0", "nfs", NFS),
+        NetdevUse("ib1", "nfs", "an RDMA connection with 10.20.2.5"),
+    )
+    assert not problems
+
+
+@pytest.mark.parametrize("protocol", ["rdma", "tcp"])
+def test_connections_that_are_unknown_are_users_of_each_netdev(host, protocol):
+    """``rdma`` failed: a mount may have a connection over a second path."""
+    host.rdma_device("mlx4_0")
+    host.netdev("ib0", addresses=("10.0.0.2/24",))
+    host.route("10.0.0.1", "ib0", "10.0.0.2")
+    host.nfs_mount("10.0.0.1:/data", "/mnt/data", protocol=protocol)
+    host.runner.answer("rdma -j resource show cm_id", CommandFailed("no"))
+    facts = host.reader().facts()
+    failure = "rdma -j resource show cm_id failed: no"
+    unknown = [use for use in facts.netdev_uses if use.netdev is None]
+    assert unknown == [NetdevUse(None, "unknown", failure)] * (protocol == "rdma")
+    assert facts.problems.count(failure) == 1
+
+
+def test_addresses_that_are_unknown_are_users_of_each_netdev(host):
+    """``ip`` failed: no use that is found by its address is seen."""
+    host.netdev("ib0", addresses=("10.0.0.2/24",))
+    host.tcp_connections(("10.0.0.2", 54321, "10.0.0.9", 4000))
+    host.runner.answer("ip -j -d addr show", CommandFailed("timed out"))
+    facts = host.reader().facts()
+    failure = "ip -j -d addr show failed: timed out"
+    assert facts.netdev_uses == (NetdevUse(None, "unknown", failure),)
+    assert facts.problems.count(failure) == 1
+
+
 # Block storage
 
 

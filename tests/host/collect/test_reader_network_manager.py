@@ -160,7 +160,7 @@ def test_what_fails_is_said_and_the_rest_is_complete(ib0):
     answers(ib0, show=gone)
     problems: list[str] = []
     found = read(ib0, problems)
-    assert found.managed == ("ib0",)
+    assert (found.running, found.managed) == (None, ("ib0",))
     assert [(p.name, p.active_on, p.properties) for p in found.profiles] == [
         ("ib0", "ib0", ())
     ]
@@ -168,12 +168,13 @@ def test_what_fails_is_said_and_the_rest_is_complete(ib0):
     assert "no such connection profile" in problems[0]
 
     answers(ib0, device=CommandFailed("Error: timeout.", 3), show=gone)
-    assert read(ib0).managed == ()
-    assert [profile.name for profile in read(ib0).profiles] == ["ib0"]
+    found = read(ib0)
+    assert (found.running, found.managed) == (None, ())
+    assert [profile.name for profile in found.profiles] == ["ib0"]
 
     answers(ib0, general=CommandTimeout("no answer within 5 s"))
     problems.clear()
-    assert read(ib0, problems) is None
+    assert read(ib0, problems) == NetworkManager(running=None)
     assert problems == ["nmcli -t -f RUNNING general failed: no answer within 5 s"]
 
 
@@ -235,9 +236,15 @@ def test_a_real_answer_of_nmcli():
     )
 
 
+def test_without_the_list_of_profiles_it_is_unknown_what_it_does(ib0):
+    ib0.nm_device("ib0")
+    answers(ib0, connection=CommandFailed("Error: timeout.", 3))
+    assert read(ib0) == NetworkManager(None, managed=("ib0",))
+
+
 @pytest.mark.parametrize("text", ["", "\n", "a:b:c", "running:1\n"])
 def test_an_nmcli_that_tells_no_state(ib0, text):
     answers(ib0, general=text)
     problems: list[str] = []
-    assert read(ib0, problems) is None
+    assert read(ib0, problems) == NetworkManager(running=None)
     assert problems == [f"nmcli does not print NetworkManager's state: {text!a}"]

@@ -294,6 +294,8 @@ def udev_lines(host, problems=None):
         (MODE, True),
         ('KERNEL=="ib*", ATTR{mode}:="connected"', True),
         (f'{ADDED}, ATTR{{mode}} = e"connected\\n"', True),
+        # udev ignores it: the prefix i is for matches.
+        (f'{ADDED}, ATTR{{mode}}=i"connected"', False),
         (f'{ADDED}, ATTR{{mode}}=="connected", NAME="ib0"', False),
         (f'{ADDED}, ATTR{{mode}}!="connected"', False),
         (f'{ADDED}, ATTR{{mtu}}="9000"', False),

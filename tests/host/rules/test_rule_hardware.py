@@ -25,6 +25,7 @@ from ovirt_rdma.host.facts.model import (
     PortError,
     Requests,
 )
+from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.host.rules import adapters, nfs
 
 DEVICE = roce_device(rate_mbps=100_000, data_rate_mbps=100_000)
@@ -228,18 +229,56 @@ def with_mount(connections=2, **done):
     return facts(nfs_mounts=(mount,), activity=activity)
 
 
+PATHS = ("10.0.0.1", "10.0.2.1")
+
+
+def over_paths(host, *connections, paths=PATHS):
+    """The host with these connections, and findings for a rule with ``paths``."""
+    mount = replace(host.nfs_mounts[0], address=PATHS[0])
+    activity = replace(host.activity, connections=connections)
+    rule = NfsRule(1, "r", "nas", transport="require-rdma", paths=paths)
+    host = replace(host, nfs_mounts=(mount,), activity=activity)
+    return host, Policy(nfs=NfsPolicy((rule,)))
+
+
+WAITS = {to: ConnectionActivity(to, to, ("CONNECTED",), waits=True) for to in PATHS}
+IS_BLOCKED = "requests wait on 1 of 2 connections where none is"
+IS_NOT = "none of its connections is blocked; it has 2"
+
+
 @pytest.mark.parametrize(
-    "done, verdict, words",
+    "done, connections, paths, verdict, words",
     [
-        ({"blocked": 1}, "FAIL", "requests wait on 1 of 2 connections where none is"),
-        ({"unanswered": 1}, "WARN", "1 of 2 connections sent requests and got no"),
-        ({}, "PASS", "none of its connections is blocked; it has 2"),
+        ({"still": 2}, [WAITS[PATHS[0]]], (), "FAIL", IS_BLOCKED),
+        ({"still": 2}, [WAITS[PATHS[1]]], PATHS, "FAIL", IS_BLOCKED),
+        ({"still": 1}, WAITS.values(), PATHS, "FAIL", IS_BLOCKED),
+        # All of its connections work, or it is that of another server.
+        ({}, WAITS.values(), PATHS, "PASS", IS_NOT),
+        ({"still": 2}, [WAITS[PATHS[1]]], (), "PASS", IS_NOT),
+        ({"still": 2}, [WAITS[PATHS[1]]], PATHS[1:], "PASS", IS_NOT),
+        ({"unanswered": 1}, [], (), "WARN", "1 of 2 connections sent requests and got"),
+        ({"still": 2}, [], (), "PASS", IS_NOT),
     ],
 )
-def test_connections_that_are_blocked_or_may_be(done, verdict, words):
-    found = findings(nfs.NCONNECT, with_mount(**done))["nas:/a"]
+def test_connections_that_are_blocked_or_may_be(
+    done, connections, paths, verdict, words
+):
+    host, policy = over_paths(with_mount(**done), *connections, paths=paths)
+    found = findings(nfs.NCONNECT, host, policy)["nas:/a"]
     assert found[0] == verdict
     assert words in found[1]
+
+
+def test_a_connection_over_a_second_path_that_cannot_be_made():
+    first = ConnectionActivity("switch-0/xprt-0-rdma", PATHS[0], ("CONNECTED",))
+    second = ConnectionActivity("switch-0/xprt-1-rdma", PATHS[1], ("CONNECTING",))
+    host, policy = over_paths(with_mount(), first, second)
+    verdict, text = findings(nfs.LISTENER, host, policy)["nas:/a"]
+    assert verdict == "WARN"
+    both = "1 of 2 connections to 10.0.0.1 or 10.0.2.1 cannot be made again"
+    assert text.startswith(both)
+    host, policy = over_paths(with_mount(), second)
+    assert findings(nfs.LISTENER, host, policy)["nas:/a"][0] == "WARN"
 
 
 def test_a_connection_that_breaks_now():

@@ -15,7 +15,7 @@ from support.host.rule_cases import (
 )
 
 from ovirt_rdma.host.collect.storage import nfs_mounts
-from ovirt_rdma.host.facts.model import ModuleFile, NfsMount, Route
+from ovirt_rdma.host.facts.model import ModuleFile, NfsMount, NfsServer, Route
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, WARN, View
 from ovirt_rdma.host.rules.nfs import MODULE, PORT, REGISTRATION, SERVER
@@ -151,7 +151,12 @@ def test_no_device():
         assert findings(rule, facts())["host"][0] == "SKIP"
     # Only one of them fails.
     assert findings(REGISTRATION, facts(), REQUIRE_RDMA)["host"][0] == "SKIP"
-    assert findings(PORT, facts(), REQUIRE_RDMA)["host"][0] == "FAIL"
+    wanted = "NFS over RDMA is wanted here, but this host has no RDMA device"
+    verdict, text = findings(PORT, facts(), REQUIRE_RDMA)["host"]
+    assert (verdict, text.startswith(wanted)) == ("FAIL", True)
+    # server check needs no policy.
+    server = facts(nfs_server=NfsServer(listeners=("rdma 20049",)))
+    assert findings(PORT, server)["host"][1].startswith(wanted)
 
 
 NAS, ISO = "10.0.0.5", "10.0.0.6"

@@ -24,7 +24,8 @@ from support.host.rule_cases import (
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.facts.model import Software, Unit
 from ovirt_rdma.host.paths import DAEMON_UNIT
-from ovirt_rdma.host.policy.model import NfsPolicy, Policy
+from ovirt_rdma.host.policy.block import BlockPolicy, IserTarget
+from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.host.rules import host as host_rules
 from ovirt_rdma.host.rules.base import View
 from ovirt_rdma.host.rules.registry import decide
@@ -334,6 +335,12 @@ METRICS = host_policy(metrics_folder="/var/lib/node_exporter/textfiles")
 FOLLOW = host_policy(interfaces=(interface_rule(device="mlx4_0", partitions="follow"),))
 
 
+PATHS = Policy(
+    nfs=NfsPolicy((NfsRule(1, "vms", "nas", paths=("10.0.1.5", "10.0.2.5")),))
+)
+TARGET = IserTarget(1, "lun", portal="10.0.0.1", iqn="iqn.2016-06.org:data")
+
+
 LOOKED_AT = "the mounts should be looked at every 10 s"
 WRITTEN = "the metrics should be written into /var/lib/node_exporter/textfiles"
 
@@ -345,7 +352,7 @@ def daemon(active="inactive", load="loaded"):
 @pytest.mark.parametrize(
     ("policy", "units", "verdict", "words"),
     [
-        (Policy(), (), "SKIP", "the policy has no health_interval, metrics_folder"),
+        (Policy(), (), "SKIP", "the policy has no health_interval, metrics_folder, "),
         (Policy(), (daemon("active"),), "SKIP", "the policy has no health_interval"),
         (HEALTH, (), "SKIP", "it is unknown"),
         (HEALTH, (daemon("active"),), "PASS", "looked at every 10 s"),
@@ -377,6 +384,25 @@ def daemon(active="inactive", load="loaded"):
             (daemon(),),
             "FAIL",
             "but the children of ib0 should follow the P_Key table | ",
+        ),
+        (
+            PATHS,
+            (daemon(),),
+            "FAIL",
+            "but connections of rule 'vms' should move when a path fails | ",
+        ),
+        (PATHS, (daemon("active"),), "PASS", "should move when a path fails"),
+        (
+            Policy(block=BlockPolicy(iser=(TARGET,))),
+            (daemon(),),
+            "FAIL",
+            "but logins to block storage that fail should be repeated | ",
+        ),
+        (
+            Policy(block=BlockPolicy(rescan_interval=600)),
+            (daemon(),),
+            "FAIL",
+            "but LUNs should be rescanned every 600 s | ",
         ),
     ],
 )

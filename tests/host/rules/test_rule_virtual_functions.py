@@ -248,6 +248,7 @@ def test_a_type_that_is_right():
     ("fields", "says"),
     [
         ({"vfs": 2, "port_types": ("ib",)}, "port_type_array"),
+        ({"vfs": 2, "port_types": (" ", " ")}, '"2,0"'),  # of a facts file
         ({"port_types": ("ib", "ib")}, "port 2"),
         ({"port_types": ()}, "remove port_type"),
         ({"port_types": ("ib",), "physical_function": "x"}, "remove port_type"),

@@ -289,7 +289,8 @@ def test_a_host_without_ipoib():
         ('ACTION=="add", KERNEL=="ib*", ATTR{mode}="connected"', "connected"),
         ('ATTR{mode} = "datagram"', "datagram"),
         ('SUBSYSTEM=="net", ATTR{mode}:="connected", ATTR{mtu}="65520"', "connected"),
-        (r'ATTR{type}=="32", ATTR{mode}=e"connected\n"', r"connected\n"),
+        (r'ATTR{mode}="connected\n"', r"connected\n"),  # no escape without e
+        ('ATTR{mode}=e"connected"', "connected"),
     ],
 )
 def test_a_udev_rule_that_sets_the_mode_never_works(text, mode):
@@ -298,8 +299,18 @@ def test_a_udev_rule_that_sets_the_mode_never_works(text, mode):
     subject = "/etc/udev/rules.d/99-ib.rules:3"
     said = finding(facts, None, "IPOIB-MODE-02", subject)
     assert said.startswith(f'WARN {subject} sets ATTR{{mode}}="{mode}"')
-    assert "newline" in said
+    assert "which never works: udev writes no newline" in said
     assert "transport_mode in the policy" in said
+
+
+def test_a_udev_rule_with_the_newline_works_with_some_udev():
+    text = r'ATTR{type}=="32", ATTR{mode}=e"connected\n"'
+    line = UdevLine("/etc/udev/rules.d/99-ib.rules", 3, text)
+    facts = host(software=Software(udev_lines=(line,)))
+    said = finding(facts, None, "IPOIB-MODE-02", "/etc/udev/rules.d/99-ib.rules:3")
+    assert said.startswith("WARN ")
+    assert r'sets ATTR{mode}=e"connected\n", which NetworkManager replaces' in said
+    assert "never works" not in said
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,22 @@ def test_where_networkmanager_does_not_manage_it(manager, words, fix):
     assert kinds == {"sysfs", "offload"}
 
 
+@pytest.mark.parametrize("managed", [(), ("ib0",)])
+def test_what_nmcli_does_not_say_is_not_guessed(managed):
+    """A profile that is there may not be seen, and one without IP would replace it."""
+    manager = NetworkManager(None, managed)
+    keys = (port(pkeys=("0xffff", "0x8001")),)
+    facts = replace(host(ports=keys), network_manager=manager)
+    for wanted in (None, WANTED):
+        text = finding(facts, wanted, ID, "host")
+        assert text.startswith("SKIP nmcli failed: what NetworkManager does is unknown")
+    wanted = policy(transport_mode="connected", mtu=2044, pkey_children=("0x8001",))
+    plan = steps(facts, wanted)
+    assert {"IPOIB-MODE-01/ib0", "IPOIB-PKEY-01/ib0.8001"} <= plan.keys()
+    for step in plan.values():
+        assert step.refused.startswith("nmcli failed: what NetworkManager does")
+
+
 def test_without_a_policy_it_warns_and_says_which_line_helps():
     text = finding(host(profiles=[]), None, ID)
     assert text.startswith("WARN ib0 has no NetworkManager profile of its own")

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.golden.golden_hosts import DATA
 from support.host.rule_cases import (
     above,
     ethernet,
@@ -33,7 +34,7 @@ from ovirt_rdma.host.facts.devices import (
     RdmaDevice,
     RdmaPort,
 )
-from ovirt_rdma.host.facts.model import Route
+from ovirt_rdma.host.facts.model import Route, load
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy, RoceClass
 from ovirt_rdma.host.rules import roce
 from ovirt_rdma.host.rules.base import Finding
@@ -164,6 +165,12 @@ def test_too_small_an_mtu_is_said_once(wanted, words):
     rule = interface_rule(link_layer="ethernet", mtu=wanted)
     found = outcomes(roce.MTU, host, host_policy(interfaces=(rule,)))
     assert [f.sentence for f in found if isinstance(f, Finding)] == words
+
+
+def test_without_an_answer_of_nmcli_the_mtu_is_not_set():
+    manager = replace(_profile(), running=None)
+    step = _policy_step(ethernet(mtu=1500), network_manager=manager)["ens1"]
+    assert step.refused.startswith("nmcli failed: what NetworkManager does is unknown")
 
 
 def test_policy_sets_the_mtu_in_the_profile():
@@ -409,6 +416,24 @@ def test_gid_of_an_address_above_the_port():
     }
     host = _host(*netdevs, device=roce_device(gids=gids[:1]))
     assert "fd00::2 of br" in findings(roce.GIDS, host)["br"][1]
+
+
+@pytest.mark.parametrize("name", ["of-two", "of-two-failed-over"])
+def test_gid_of_a_bond_is_at_its_active_member_only(name):
+    """Real facts, which tests/lab/test_roce_uppers_lab.py writes."""
+    host = load(DATA.parent / f"facts/roce-bond-{name}.json")
+    found = findings(roce.GIDS, host)
+    assert {verdict for verdict, _ in found.values()} == {"PASS"}
+    # The active one must have it.
+    devices = tuple(
+        replace(device, ports=(replace(port, gids=port.gids[:1]),))
+        for device in host.rdma_devices
+        for port in device.ports
+    )
+    found = findings(roce.GIDS, replace(host, rdma_devices=devices))
+    active = {"of-two": "rxe1/1", "of-two-failed-over": "rxe2/1"}[name]
+    lost = f"10.98.0.2 of bond7 is not in the GID table of {active}"
+    assert found["bond7"][1].startswith(lost)
 
 
 # ROCE-PFC-01, ROCE-ECN-01
