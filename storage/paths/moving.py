@@ -321,7 +321,6 @@ def _gather(
 
 # include/uapi/linux/sched.h, sys/mount.h
 _CLONE_NEWNS, _MS_REC, _MS_SLAVE, _AT_FDCWD = 0x00020000, 0x4000, 1 << 19, -100
-_MNT_DETACH = 2
 _HANDLE_BYTES = 128
 _MOST_NAMES = 16
 PROOF_S, PROOF_PLACE = 20.0, Path("/run/ovirt-rdma/proof")
@@ -345,7 +344,7 @@ def prove_address(mount: NfsMount, address: str) -> str:
         return f"{mount.source} is no export"
     libc = ctypes.CDLL(None, use_errno=True)
     place = PROOF_PLACE
-    _own_mounts(libc, place)
+    _own_mounts(libc)
     place.mkdir(0o700, parents=True, exist_ok=True)
     what = [f"{address}:{export.path}", str(place)]
     why = "each version of NFS that could ask is in use"
@@ -367,22 +366,14 @@ def prove_address(mount: NfsMount, address: str) -> str:
     return "" if same else f"{address} {FOREIGN} {mount.source}'s server"
 
 
-def _own_mounts(libc: ctypes.CDLL, place: Path) -> None:
-    """What is mounted from now on is not the host's. What the host unmounts is
-    unmounted here, or its device would be in use for as long. Raises OSError.
-
-    The unit may make no mount namespace; it has one (PrivateMounts), in which a proof
-    that was killed may have left its mount at ``place``.
+def _own_mounts(libc: ctypes.CDLL) -> None:
+    """What is mounted from now on is this process's only: other tasks of the daemon
+    would take it for a mount of the host, and a kill would leave it there. What the
+    host unmounts is unmounted here, or its device would be in use for as long. Raises
+    OSError.
     """
-    if libc.unshare(_CLONE_NEWNS) and _mounts_of("self") == _mounts_of("1"):
-        _checked(-1)
+    _checked(libc.unshare(_CLONE_NEWNS))
     _checked(libc.mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None))
-    while not libc.umount2(str(place).encode(), _MNT_DETACH):
-        pass
-
-
-def _mounts_of(process: str) -> Path:
-    return Path(f"/proc/{process}/ns/mnt").readlink()
 
 
 def _asked(mount: NfsMount, mounts: Iterable[NfsMount]) -> list[str]:

@@ -420,13 +420,29 @@ def proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise CommandFailed("mount.nfs: Protocol not supported", 32)
         return ""
 
-    monkeypatch.setattr(moving, "_own_mounts", lambda libc, place: None)
+    monkeypatch.setattr(moving, "_own_mounts", lambda libc: None)
     monkeypatch.setattr(moving, "run_command", run)
     monkeypatch.setattr(moving.ctypes, "CDLL", lambda *_, **__: Umount)
     monkeypatch.setattr(moving, "_handle", lambda libc, path: b"the same")
     monkeypatch.setattr(moving, "PROOF_PLACE", tmp_path / "proof")
     monkeypatch.setattr(moving.HostReader, "nfs_mounts", lambda self: [MOUNT])
     return made
+
+
+def test_without_mounts_of_its_own_a_proof_makes_none(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """In the daemon's table, one that stays would be a mount of others for ever."""
+
+    class Libc:
+        unshare = staticmethod(lambda flags: -1)
+        mount = staticmethod(lambda *_: 0)
+
+    monkeypatch.setattr(moving.ctypes, "CDLL", lambda *_, **__: Libc)
+    monkeypatch.setattr(moving.ctypes, "get_errno", lambda: errno.EPERM)
+    monkeypatch.setattr(moving, "run_command", lambda *_: pytest.fail("it mounts"))
+    with pytest.raises(PermissionError):
+        moving.prove_address(MOUNT, A2)
 
 
 def test_a_server_without_the_other_version_is_asked_with_another(proof: list[str]):
