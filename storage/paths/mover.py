@@ -55,26 +55,30 @@ _LINKS_AGAIN_S = 60.0
 # So long after a proof its connections have ended.
 _PROOF_GONE_S = 5.0
 
-Ask = Callable[[Sequence[str], int], Mapping[str, str]]
-"""Makes an RDMA connection to each address; returns for each "", or why not."""
+Ask = Callable[[Sequence[str], int], Mapping[str, tuple[str, str]]]
+"""Makes an RDMA connection to each address; returns for each why there was none, and
+why that is not known; each is "" otherwise.
+"""
 
 
-def ask_rdma(addresses: Sequence[str], port: int) -> dict[str, str]:
-    """Return "" for each address that accepts RDMA connections. Takes ANSWER_S, and a
-    tenth of a second for each that does not answer at once.
+def ask_rdma(addresses: Sequence[str], port: int) -> dict[str, tuple[str, str]]:
+    """Return which addresses accept RDMA connections, as Ask says. Takes ANSWER_S, and
+    a tenth of a second for each that does not answer at once.
 
     A refusal is none: where two ports of a Linux server are in one network, one answers
-    for the other's address (arp_ignore), and its RDMA CM then refuses.
+    for the other's address (arp_ignore), and its RDMA CM then refuses. Not known: this
+    host cannot ask, or the server takes the question for an earlier one.
     """
 
     def work(address: str, _: bool) -> Iterator[dict[str, Any]]:
         verdict, detail = rdma_cm_probe.ask(address, port)
-        yield {"seconds": 0.0, "error": None if verdict == "listening" else detail}
+        kind = "error" if verdict in ("refused", "no route") else "problem"
+        yield {} if verdict == "listening" else {kind: detail}
 
     answers = Probes(work).ask(addresses, timeout_s=ANSWER_S)
     late = f"it did not answer an RDMA connection within {ANSWER_S:g} s"
     return {
-        address: late if one.late else one.error or one.problem
+        address: (late if one.late else one.error or "", one.problem)
         for address, one in answers.items()
     }
 

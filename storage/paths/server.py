@@ -30,6 +30,7 @@ from ovirt_rdma.storage.paths.state import (
     PathState,
     ServerPaths,
 )
+from ovirt_rdma.storage.readiness import module_fix
 
 # Requests wait, or a connection is being made, for so long: the path is asked. A disk
 # that sleeps takes longer, so this alone moves nothing. With what an answer may take, a
@@ -139,7 +140,8 @@ class Path:
     """A path; times are in seconds after boot.
 
     ``answered``, ``asked``: an RDMA connection, the last times; ``silent``: why the
-    last one was not answered; ``proven``: the hardware address that the server had at
+    last one was not answered; ``unknown``: why the last question has no answer, also
+    no silence; ``proven``: the hardware address that the server had at
     the proof, None without one; ``tried``: that of the last proof, good or not;
     ``refused``: why there is none; ``alive``: a connection worked there, since the link
     does; ``works``: one does now; ``up_since``: since when it is UP; ``downs``: when it
@@ -152,6 +154,7 @@ class Path:
     answered: Optional[float] = None
     asked: float = -math.inf
     silent: str = ""
+    unknown: str = ""
     proven: Optional[str] = None
     tried: Optional[str] = None
     refused: str = ""
@@ -180,8 +183,10 @@ class Path:
             why = why or f"no machine on {self.link.netdev} has this address"
             return DOWN, why, _FIX_CABLE if self.link.problem else _FIX_SERVER
         if self.proven is None:
-            why = self.refused or "it is not proven yet to be the same server's"
-            return UNPROVEN, why, _FIX_FOREIGN if self.refused else ""
+            why = self.refused or self.unknown
+            why = why or "it is not proven yet to be the same server's"
+            fix = _FIX_FOREIGN if self.refused else module_fix(self.unknown)
+            return UNPROVEN, why, fix
         if self.link.neighbour != self.proven:
             why = (
                 f"{self.address} has the hardware address {self.link.neighbour}, and "
@@ -189,7 +194,8 @@ class Path:
             )
             return UNPROVEN, why, _FIX_FOREIGN
         if not self.has_answered:
-            return UNPROVEN, "no RDMA connection was tried since it has a link", ""
+            why = self.unknown or "no RDMA connection was tried since it has a link"
+            return UNPROVEN, why, module_fix(self.unknown)
         return UP, "", ""
 
     @property
@@ -237,7 +243,7 @@ class Server:
         for address, path in self.paths.items():
             path.link = links.get(address)
             if not path.is_linked:
-                path.link_since, path.silent = None, ""
+                path.link_since, path.silent, path.unknown = None, "", ""
             elif path.link_since is None:
                 path.link_since = now
             worked = self._worked(path)
@@ -372,10 +378,16 @@ class Server:
                 wanted.append(path.address)
         return wanted
 
-    def hear(self, address: str, silence: str, now: float) -> None:
-        """Take the answer to an RDMA connection: "", or why there was none."""
+    def hear(self, address: str, said: tuple[str, str], now: float) -> None:
+        """Take the answer to an RDMA connection: why there was none, and why that is
+        not known, which takes nothing back; each may be "".
+        """
         path = self.paths[address]
-        path.asked, path.silent = now, silence
+        path.asked = now
+        silence, path.unknown = said
+        if path.unknown:
+            return
+        path.silent = silence
         if not silence:
             path.answered = now
 

@@ -87,9 +87,9 @@ class Host:
     def clock(self) -> float:
         return self.now
 
-    def ask(self, addresses: Any, port: int) -> dict[str, str]:
+    def ask(self, addresses: Any, port: int) -> dict[str, tuple[str, str]]:
         assert port == 20049
-        return {address: self.silent.get(address, "") for address in addresses}
+        return {address: (self.silent.get(address, ""), "") for address in addresses}
 
     def _neighbours(self) -> str:
         rows = [
@@ -377,6 +377,23 @@ def test_the_connections_of_a_proof_are_left_alone(host: Host):
     host.run()
     (server,) = host.task._servers.values()
     assert {key[0] for key in server.connections} == {"switch-0", "switch-9"}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        ("listening", ("", "")),
+        ("refused", ("why", "")),
+        ("no route", ("why", "")),
+        ("stale", ("", "why")),
+        ("unknown", ("", "why")),
+    ],
+)
+def test_a_probe_that_says_nothing_is_no_silence(
+    monkeypatch: pytest.MonkeyPatch, verdict: str, said: tuple[str, str]
+):
+    monkeypatch.setattr(mover.rdma_cm_probe, "ask", lambda *_: (verdict, "why"))
+    assert mover.ask_rdma([A1], 20049) == {A1: said}
 
 
 class Proved:

@@ -19,6 +19,8 @@ from ovirt_rdma.storage.paths.state import DOWN, UNPROVEN, UP, ServerPaths
 A1, A2, A3 = "10.99.0.1", "10.98.0.1", "10.97.0.1"
 MAC1, MAC2, OTHER = "52:54:00:99:00:01", "52:54:00:99:01:01", "02:00:00:00:00:ff"
 SILENT = f"{A1} did not answer an RDMA connection within 1.5 s"
+NO_CM = "this host has no RDMA CM: /dev/infiniband/rdma_cm: No such file or directory"
+STALE = f"{A2} waits for the end of an earlier question of this host"
 MAIN, SECOND = ("switch-0", "xprt-1-rdma"), ("switch-0", "xprt-3-rdma")
 
 
@@ -59,6 +61,7 @@ class Played:
             for key, address in zip(keys, placed)
         }
         self.silent: dict[str, str] = {}
+        self.unknown: dict[str, str] = {}
         self.foreign: dict[str, str] = {}
 
     def change(self, key: Key, **values: Any) -> None:
@@ -81,7 +84,8 @@ class Played:
                 self.change(key, last_used=one.counters.get("last_used", 0) + 1)
         self.look()
         for address in self.server.to_ask(self.now):
-            self.server.hear(address, self.silent.get(address, ""), self.now)
+            said = self.silent.get(address, ""), self.unknown.get(address, "")
+            self.server.hear(address, said, self.now)
         self.server.see_links(self.links, self.now)
         wanted = self.server.to_move(self.now)
         for one in wanted:
@@ -252,7 +256,7 @@ def test_a_connection_more_by_nconnect_goes_to_the_other_path():
 def test_nfs_4_is_asked_to_make_a_connection_by_each_address():
     played = Played(A1)
     played.look()
-    played.server.hear(A2, "", played.now)
+    played.server.hear(A2, ("", ""), played.now)
     proof = played.server.to_prove(played.now)
     assert proof is not None
     assert (proof[0].version, proof[1]) == ("4.2", A2)
@@ -441,12 +445,48 @@ def test_another_hardware_address_is_proven_at_once_and_then_seldom(whole: Playe
 
 def test_a_probe_that_is_lost_moves_nothing_that_works(whole: Played):
     whole.silent[A1] = SILENT
-    whole.server.hear(A1, SILENT, whole.now)
+    whole.server.hear(A1, (SILENT, ""), whole.now)
     assert whole.seconds(30) == []
     assert whole.states() == [UP, UP]
     # But nothing is moved there.
     whole.links[A2] = link(2, problem="eth2 has no link")
     assert whole.seconds(10) == []
+
+
+def test_where_nothing_can_be_asked_what_works_is_up_and_takes_connections():
+    """Without rdma_ucm, as on a host whose modules are not loaded yet."""
+    played = Played(A1, A2)
+    played.unknown = {A1: NO_CM, A2: NO_CM}
+    for _ in range(60):
+        assert played.second() == []
+        assert played.states() == [UP, UP]
+    played.links[A1] = link(1, problem="eth1 has no link")
+    assert played.seconds(2) == [(MAIN, A1, A2, "eth1 has no link")]
+
+
+@pytest.mark.parametrize(("why", "fix"), [(NO_CM, "modprobe rdma_ucm"), (STALE, "")])
+def test_a_spare_path_that_cannot_be_asked_says_why(why, fix):
+    played = Played(A1)
+    played.unknown = {A2: why}
+    played.seconds(60)
+    path = played.shown().paths[1]
+    assert (path.state, path.sentence, path.fix) == (UNPROVEN, why, fix)
+    played.unknown = {}
+    played.seconds(35)
+    assert played.states() == [UP, UP]
+
+
+def test_an_answer_to_an_earlier_question_takes_nothing_back(whole: Played):
+    """A server that was frozen: for a minute it refuses all that the host asks."""
+    for _ in range(10):
+        whole.second(works=False)
+    whole.unknown = {A1: STALE, A2: STALE}
+    for address in (A1, A2):
+        whole.server.hear(address, ("", STALE), whole.now)
+    assert whole.second(works=False) == []
+    assert whole.states() == [UP, UP]
+    whole.links[A1] = link(1, problem="eth1 has no link")
+    assert [m.target for m in whole.second(works=False)] == [A2]
 
 
 def test_a_path_that_was_idle_is_asked_before_it_is_used(whole: Played):
