@@ -375,13 +375,22 @@ def _ended(proof: Proof) -> str:
     ],
 )
 def test_a_proof_is_good_only_if_it_says_so(work, said):
-    assert _ended(Proof(MOUNT, A2, work)).startswith(said)
-    assert bool(_ended(Proof(MOUNT, A2, work))) == bool(said)
+    assert _ended(Proof([MOUNT], A2, work)).startswith(said)
+    assert bool(_ended(Proof([MOUNT], A2, work))) == bool(said)
+
+
+def test_a_proof_is_good_only_if_it_is_for_each_server():
+    other = replace(MOUNT, source="nas2:/b")
+
+    def work(mount: NfsMount, address: str) -> str:
+        return f"{address} is not" if mount is other else ""
+
+    assert _ended(Proof([MOUNT, other], A2, work)) == f"{A2} is not"
 
 
 def test_a_proof_that_hangs_is_ended():
     now = [0.0]
-    proof = Proof(MOUNT, A2, lambda *_: time.sleep(60) or "", lambda: now[0])
+    proof = Proof([MOUNT], A2, lambda *_: time.sleep(60) or "", lambda: now[0])
     assert proof.ended() is None
     now[0] = 100.0
     assert proof.ended() == "the proof did not end within 20 s"
@@ -553,7 +562,7 @@ def test_a_lock_that_was_taken_for_a_moment_is_asked_for_again(
 
 def test_a_proof_that_is_ended_at_once_leaves_no_process():
     for _ in range(10):
-        proof = Proof(MOUNT, A2, lambda *_: time.sleep(60) or "")
+        proof = Proof([MOUNT], A2, lambda *_: time.sleep(60) or "")
         proof.end()
         for _ in range(200):
             try:

@@ -259,7 +259,7 @@ def test_nfs_4_is_asked_to_make_a_connection_by_each_address():
     played.server.hear(A2, ("", ""), played.now)
     proof = played.server.to_prove(played.now)
     assert proof is not None
-    assert (proof[0].version, proof[1]) == ("4.2", A2)
+    assert (proof[0], proof[1]) == ((mount(),), A2)
     played.server.prove(A2, "", played.now)
     # It has got none: it is not asked for each second.
     played.look()
@@ -272,6 +272,66 @@ def test_nfs_4_is_asked_to_make_a_connection_by_each_address():
     }
     played.look()
     assert played.server.to_prove(played.now + 1) is not None
+
+
+FOREIGN = "is not an address of nas:/vm's server"
+OTHERS = replace(mount("3", A2), source="nas2:/b", mountpoint="/b")
+
+
+def two_servers(*mounts: NfsMount) -> Played:
+    """A rule with a glob: what one server has at A1, another has at A2."""
+    played = Played(A1, A2, version="3")
+    played.server.mounts = mounts
+    one = played.connections.pop(SECOND)._replace(switch="switch-1")
+    played.connections["switch-1", one.name] = one
+    played.foreign = {A1: f"{A1} {FOREIGN}", A2: f"{A2} {FOREIGN}"}
+    return played
+
+
+def test_two_servers_of_one_rule_are_two_from_the_first_look_on():
+    played = two_servers(mount("3"), OTHERS)
+    played.look()
+    for address in (A1, A2):
+        played.server.hear(address, ("", ""), played.now)
+    played.links[A1] = link(1, problem="eth1 has no link")
+    played.look()
+    assert played.server.to_move(played.now) == []
+    played.links[A1] = link(1)
+    played.seconds(10)
+    assert played.states() == [UNPROVEN, UNPROVEN]
+    played.links[A1] = link(1, problem="eth1 has no link")
+    assert played.seconds(60) == []
+
+
+def test_each_address_is_proven_to_be_of_each_servers_name():
+    played = two_servers(mount("3"), OTHERS, replace(OTHERS, source="nas2:/c"))
+    played.foreign = {}
+    asked = []
+    prove = played.server.to_prove
+
+    def to_prove(now: float) -> Any:
+        asked.append(prove(now))
+        return asked[-1]
+
+    played.server.to_prove = to_prove  # type: ignore[method-assign]
+    played.seconds(10)
+    both = (mount("3"), OTHERS)
+    assert list(filter(None, asked)) == [(both, A1), (both, A2)]
+    assert played.states() == [UP, UP]
+    played.links[A1] = link(1, problem="eth1 has no link")
+    assert [m.target for m in played.seconds(2)] == [A2]
+
+
+def test_a_mount_of_another_server_takes_back_what_was_proven():
+    played = two_servers(mount("3"))
+    second = played.connections.popitem()
+    played.foreign = {}
+    played.seconds(10)
+    assert played.states() == [UP, UP]
+    played.server.mounts = (mount("3"), OTHERS)
+    played.connections.update([second])
+    played.links[A1] = link(1, problem="eth1 has no link")
+    assert played.seconds(60) == []
 
 
 def test_nothing_is_proven_while_a_path_is_in_trouble(whole: Played):
