@@ -18,7 +18,12 @@ import pytest
 
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.paths import PATHS_LEVER
-from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
+from ovirt_rdma.host.system.commands import (
+    CommandFailed,
+    CommandTimeout,
+    Runner,
+    run_command,
+)
 from ovirt_rdma.storage.paths import moving
 from ovirt_rdma.storage.paths.moving import Lever, Proof, Target, move, undo_levers
 from ovirt_rdma.storage.paths.server import Link
@@ -589,6 +594,26 @@ def test_a_route_is_said_to_be_left_also_without_its_netdev(root: Path):
         pass
     (left,) = undo_levers(root, gone)
     assert "still unreachable" in left
+
+
+def test_a_neighbour_that_cannot_be_seen_is_tried_again(root: Path):
+    kernel = Kernel()
+    busy = False
+
+    def late(argv: Sequence[str]) -> str:
+        if busy and "neigh" in argv:
+            raise CommandTimeout("no answer within 5 s")
+        return kernel.run(argv)
+
+    with Lever(str(root), A1, WITH_LINK, late).pulled():
+        busy = True
+    assert undo_levers(root, late) == [
+        f"a false neighbour of {address} may be left: no answer within 5 s"
+        for address in (A1, NOBODY)
+    ]
+    busy = False
+    assert undo_levers(root, late) == []
+    assert kernel.is_clean()
 
 
 def test_a_move_in_between_does_not_make_the_server_another(
