@@ -180,15 +180,22 @@ def link(
     return known._replace(problem=problem, neighbour=neighbour)
 
 
-def read_neighbours(run: Runner) -> dict[tuple[str, str], str]:
-    """Return the hardware address of each neighbour, by netdev and IP address."""
-    with contextlib.suppress(CommandFailed, ValueError, KeyError, TypeError):
-        return {
-            (row["dev"], row["dst"]): row["lladdr"]
-            for row in json.loads(run(["ip", "-j", "-4", "neigh", "show"]) or "[]")
-            if "lladdr" in row and "FAILED" not in row.get("state", ())
-        }
-    return {}
+def read_neighbours(
+    run: Runner, before: dict[tuple[str, str], str]
+) -> dict[tuple[str, str], str]:
+    """Return the hardware address of each neighbour, by netdev and IP address;
+    ``before`` if they cannot be read.
+    """
+    try:
+        rows = list(json.loads(run(["ip", "-j", "-4", "neigh", "show"]) or "[]"))
+    except (CommandFailed, ValueError, TypeError):
+        return before
+    found: dict[tuple[str, str], str] = {}
+    for row in rows:
+        with contextlib.suppress(KeyError, TypeError, AttributeError):
+            if "FAILED" not in row.get("state", ()):
+                found[row["dev"], row["dst"]] = row["lladdr"]
+    return found
 
 
 def warm(addresses: Iterable[str]) -> None:
@@ -260,7 +267,7 @@ class MovePaths(Task):
     off = "no rule of the policy has paths"
     carried = (
         *("_servers", "_known", "_looked_for", "_traffic", "_shares", "_said"),
-        *("_switches", "_proved"),
+        *("_switches", "_proved", "_neighbours"),
     )
 
     def __init__(
@@ -283,11 +290,11 @@ class MovePaths(Task):
         # The switches of mounts, and when a proof had connections of its own last.
         self._switches: set[str] = set()
         self._proved = float("-inf")
+        self._neighbours: dict[tuple[str, str], str] = {}
         # What the journal has of each path and server.
         self._said: dict[str, str] = {}
         # Of this run only.
         self._proof: Optional[tuple[Server, Proof]] = None
-        self._neighbours: dict[tuple[str, str], str] = {}
         self._seldom = float("-inf")
         self._others: dict[tuple[str, ...], list[NfsMount]] = {}
         self._published: tuple[ServerPaths, ...] = ()
@@ -347,7 +354,7 @@ class MovePaths(Task):
             server.see_links(links, now)
         # All at once: servers share cables, and none waits for another's answers.
         if self._ask_all(now) or any(s.to_move(now) for s in self._servers.values()):
-            self._neighbours = read_neighbours(self._run)
+            self._neighbours = read_neighbours(self._run, self._neighbours)
             for addresses, server in self._servers.items():
                 server.see_links(self._links(addresses), self._clock())
         self._move(turn)
@@ -392,7 +399,7 @@ class MovePaths(Task):
                 if self._is_gone(address) or not self._down(address):
                     self._known[address] = found_now
         warm(wanted)
-        self._neighbours = read_neighbours(self._run)
+        self._neighbours = read_neighbours(self._run, self._neighbours)
         links = {a: known for a, known in self._known.items() if a in wanted}
         traffic = read_traffic(self._tree, links)
         self._shares = {}
