@@ -33,11 +33,12 @@ from ovirt_rdma.host.collect.statistics import SWITCHES
 from ovirt_rdma.host.export import RDMA, TCP, Export
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.facts.statistics import option_value
-from ovirt_rdma.host.paths import PATHS_LEVER, under
+from ovirt_rdma.host.paths import PATHS_LEVER, VDSM_MOUNTS, under
 from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
 from ovirt_rdma.host.system.files import write_public
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.signals import default_signals
+from ovirt_rdma.host.system.tree import VDSM_GID, VDSM_UID
 from ovirt_rdma.storage.health.signs import Child, reaped
 from ovirt_rdma.storage.paths.server import FOREIGN, TRUNKING, Key, Link
 from ovirt_rdma.storage.transport import NFS_TCP_PORT
@@ -420,18 +421,37 @@ def _mount(options: str, what: Sequence[str]) -> str:
 def _is_same(libc: ctypes.CDLL, here: Path, there: Path) -> bool:
     """Whether two folders are one of a server. What is in it counts too: the file
     handle of an export's root has nothing but its ``fsid=``, which servers may have in
-    common (fs/nfsd/nfsfh.c, _fh_update).
+    common (fs/nfsd/nfsfh.c, _fh_update). Raises OSError if they cannot be compared.
     """
-    if _handle(libc, str(here)) != _handle(libc, str(there)):
-        return False
-    names: list[Path] = []
-    with contextlib.suppress(PermissionError):
+    with _as_vdsm(here):
+        if _handle(libc, str(here)) != _handle(libc, str(there)):
+            return False
         names = sorted(here.iterdir())[:_MOST_NAMES]
-    for name in names:
-        with contextlib.suppress(OSError):
-            if _handle(libc, str(name)) == _handle(libc, str(there / name.name)):
-                return True
-    return not names
+        for name in names:
+            with contextlib.suppress(OSError):
+                if _handle(libc, str(name)) == _handle(libc, str(there / name.name)):
+                    return True
+        return not names
+
+
+@contextlib.contextmanager
+def _as_vdsm(here: Path) -> Iterator[None]:
+    """Be VDSM's user for a block of ``with`` that is about a mount of VDSM's: a server
+    may map root to nobody (root_squash).
+    """
+    if not str(here).startswith(f"{VDSM_MOUNTS}/") or os.geteuid() != 0:
+        yield
+        return
+    groups, group = os.getgroups(), os.getegid()
+    os.setgroups([])
+    os.setegid(VDSM_GID)
+    os.seteuid(VDSM_UID)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+        os.setgroups(groups)
 
 
 def _checked(result: int) -> None:

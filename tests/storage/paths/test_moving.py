@@ -17,7 +17,7 @@ from typing import Union
 import pytest
 
 from ovirt_rdma.host.facts.model import NfsMount
-from ovirt_rdma.host.paths import PATHS_LEVER
+from ovirt_rdma.host.paths import PATHS_LEVER, VDSM_MOUNTS
 from ovirt_rdma.host.system.commands import (
     CommandFailed,
     CommandTimeout,
@@ -504,6 +504,39 @@ def test_two_servers_with_the_same_fsid_are_two(
 
     monkeypatch.setattr(moving, "_handle", handle)
     assert moving._is_same(None, tmp_path / "here", tmp_path / "there") is same
+
+
+def test_folders_that_cannot_be_read_are_not_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The same ``fsid=`` on two servers, which both let only VDSM in."""
+
+    def denied(self: Path) -> Iterator[Path]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(moving, "_handle", lambda libc, path: b"root")
+    monkeypatch.setattr(Path, "iterdir", denied)
+    with pytest.raises(PermissionError):
+        moving._is_same(None, tmp_path / "here", tmp_path / "there")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_folders_of_vdsm_are_compared_as_vdsm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A server may map root to nobody, who may not read them."""
+    seen: list[tuple[int, int]] = []
+
+    def handle(libc: object, path: str) -> bytes:
+        seen.append((os.geteuid(), os.getegid()))
+        return path[-1:].encode()
+
+    monkeypatch.setattr(moving, "_handle", handle)
+    before = os.geteuid(), os.getegid(), os.getgroups()
+    for place in (f"{VDSM_MOUNTS}/nas:_vm", str(tmp_path)):
+        assert not moving._is_same(None, Path(place), Path("/there"))
+        assert (os.geteuid(), os.getegid(), os.getgroups()) == before
+    assert seen == [(36, 36)] * 2 + [before[:2]] * 2
 
 
 def test_a_connection_of_others_with_the_same_number_is_not_written(
