@@ -30,7 +30,6 @@ ROUTE_RESOLVED = 2
 CONNECT_RESPONSE = 5
 UNREACHABLE = 7
 REJECTED = 8
-ESTABLISHED = 9
 # Commands of rdma_user_cm.h.
 CREATE_ID, RESOLVE_IP, RESOLVE_ROUTE, CONNECT, GET_EVENT = 0, 3, 4, 6, 12
 RDMA_PS_TCP = 0x0106
@@ -89,7 +88,6 @@ def _attempt(address: str, port: int) -> Answer:
         rejected = "stale", f"{address} {reason}, for a minute or two"
     answers = {
         CONNECT_RESPONSE: listening,
-        ESTABLISHED: listening,
         REJECTED: rejected,
         UNREACHABLE: ("no route", f"{address} does not answer RDMA connections"),
     }

@@ -405,8 +405,12 @@ def step_of(answer: str, address: str, port: int) -> Step:
     if verdict == "no route":
         fix = f"check the RDMA path to {address}: rdma link"
         return Step(_LISTENER, NOT_READY, detail, fix)
-    fix = "modprobe rdma_ucm" if DEVICE in detail else ""
-    return Step(_LISTENER, UNKNOWN, detail, fix)
+    return Step(_LISTENER, UNKNOWN, detail, module_fix(detail))
+
+
+def module_fix(detail: str) -> str:
+    """Return what to do if the probe could not ask for this reason; "" if unknown."""
+    return "modprobe rdma_ucm" if DEVICE in detail else ""
 
 
 def server_side_fix(port: int) -> str:

@@ -46,7 +46,7 @@ from ovirt_rdma.host.services.enablement import (
 )
 from ovirt_rdma.host.system.json_codec import plain
 from ovirt_rdma.host.system.lock import holder_of
-from ovirt_rdma.storage.health.state import OK, WORST_FIRST, HealthState, read_state
+from ovirt_rdma.storage.health.state import OK, STATES, HealthState, read_state
 from ovirt_rdma.storage.mounts import DEGRADED, NOT_COVERED, MountReview, review_all
 from ovirt_rdma.storage.paths.state import UP, ServerPaths, read_paths
 
@@ -181,7 +181,7 @@ def _print(advice: Iterable[Advice], output: Output) -> None:
 
 def _health_shown(health: HealthState) -> str:
     counted = Counter(mount.state for mount in health.mounts)
-    shown = [f"{counted[state]} {state}" for state in WORST_FIRST if counted[state]]
+    shown = [f"{counted[state]} {state}" for state in STATES if counted[state]]
     return ", ".join(shown) or "no mount"
 
 

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Optional, Union
+from datetime import datetime
+from typing import Any, NamedTuple, Optional, Union
 
 from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.model import DegradedMark, NfsExport, NfsMount, NfsServer
@@ -198,7 +199,17 @@ class _Marks:
     mounts: tuple[DegradedMark, ...]
 
 
-MARKS, _MARKS_FORM = Envelope("degraded-mounts"), Records("a mark")
+def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
+    since = values.get("since")
+    try:
+        if since is not None:
+            datetime.strptime(since, "%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        return "since", f"is {since!a}, not a time"
+    return "", ""
+
+
+MARKS, _MARKS_FORM = Envelope("degraded-mounts"), Records("a mark", _check)
 
 
 def marks_to_json(marks: Iterable[DegradedMark]) -> bytes:

@@ -262,6 +262,13 @@ def _path(
             f"{by} and to {others[0]}: one cable for two paths", _OF_ITS_OWN
         )
     taken.update(dict.fromkeys(ports, f"{about.subject} ({subnet})"))
+    iwarp = {one.name for one in view.facts.rdma_devices if one.is_iwarp}
+    if any(device in iwarp for device, _ in ports):
+        return about.warns(
+            f"{by}, by iWARP: the daemon cannot ask this path, so it moves connections "
+            "there only while one works there, and brings none back",
+            "use InfiniBand or RoCE for paths, or leave them out of the rule",
+        )
     return about.passes(f"{by}, and to no path before it")
 
 

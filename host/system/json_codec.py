@@ -19,7 +19,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import (
     Any,
@@ -373,7 +373,7 @@ _S = TypeVar("_S", bound=_State)
 class StateFile(Generic[_S]):
     """The file ``path`` with a record of the class ``cls`` in ``envelope``. The record
     says itself whether it ``is_fresh``, so many seconds after boot; ``noun`` is it in
-    sentences.
+    sentences. ``states``: of classes in it, what their field ``state`` may be.
     """
 
     def __init__(
@@ -382,11 +382,16 @@ class StateFile(Generic[_S]):
         envelope: Envelope,
         cls: type[_S],
         noun: str,
-        check: Check = Records.check,
+        states: Mapping[Any, Sequence[str]],
     ) -> None:
         self._path, self._cls, self._noun = path, cls, noun
-        self._envelope = envelope
-        self._records = Records(f"the {noun}", check)
+        self._envelope, self._states = envelope, states
+        self._records = Records(f"the {noun}", self._check)
+
+    def _check(self, cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
+        if cls in self._states and values["state"] not in self._states[cls]:
+            return "state", f"is {values['state']!a}"
+        return "", ""
 
     def write(self, root: Union[str, Path], state: _S) -> None:
         """Write the state below ``root``. Raises Problem if that is not possible."""

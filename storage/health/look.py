@@ -45,7 +45,7 @@ from ovirt_rdma.storage.health.signs import (
 from ovirt_rdma.storage.health.state import (
     OK,
     SLOW,
-    WORST_FIRST,
+    STATES,
     HealthState,
     MountHealth,
     remove_state,
@@ -306,7 +306,7 @@ class HealthWatch(Task):
         state = dataclasses.replace(state, mounts=mounts, interval_s=float(interval))
         write_state(self._root, state)
         counted = Counter(mount.state for mount in mounts)
-        shown = [f"{counted[word]} {word}" for word in WORST_FIRST if counted[word]]
+        shown = [f"{counted[word]} {word}" for word in STATES if counted[word]]
         late = any(0 < late < _LOOKS_TO_BE_SLOW for late in self._late.values())
         return Result(
             f"mounts: {', '.join(shown) or 'none'}",

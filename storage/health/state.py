@@ -8,9 +8,8 @@ than the unit's interval allows is stale: it says nothing about the mounts of no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Optional
 
 from ovirt_rdma.host.paths import HEALTH_JSON
 from ovirt_rdma.host.system.json_codec import Envelope, StateFile
@@ -20,11 +19,10 @@ from ovirt_rdma.host.system.json_codec import Envelope, StateFile
 OK, SLOW, STALLED, DEAD = "ok", "slow", "stalled", "dead"
 # It could not be tried.
 UNKNOWN = "unknown"
-STATES = (OK, SLOW, STALLED, DEAD, UNKNOWN)
+# The worst first.
+STATES = (DEAD, STALLED, SLOW, UNKNOWN, OK)
 # I/O waits or fails.
 BROKEN = (DEAD, STALLED)
-# The worst first.
-WORST_FIRST = (DEAD, STALLED, SLOW, UNKNOWN, OK)
 
 # Causes. PATH is the network from this host's port to the server's; SLOTS are the
 # slots and credits of the connection; FABRIC is the InfiniBand fabric with its subnet
@@ -92,7 +90,7 @@ class HealthState:
     def worst(self) -> str:
         """The worst state of a mount; OK without mounts."""
         states = {mount.state for mount in self.mounts}
-        return next((state for state in WORST_FIRST if state in states), OK)
+        return next((state for state in STATES if state in states), OK)
 
     def is_fresh(self, now_s: float) -> bool:
         """Whether it still counts, ``now_s`` seconds after boot."""
@@ -101,11 +99,6 @@ class HealthState:
         return 0.0 <= now_s - self.taken_s <= longest
 
 
-def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
-    if cls is MountHealth and values["state"] not in STATES:
-        return "state", f"is {values['state']!a}"
-    return "", ""
-
-
-_FILE = StateFile(HEALTH_JSON, Envelope("health"), HealthState, "health", _check)
+_STATES = {MountHealth: STATES}
+_FILE = StateFile(HEALTH_JSON, Envelope("health"), HealthState, "health", _STATES)
 write_state, remove_state, read_state = _FILE.write, _FILE.remove, _FILE.read

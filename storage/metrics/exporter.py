@@ -523,13 +523,14 @@ _DEVICES = "/sys/class/infiniband"
 class Metrics(NamedTuple):
     """The metrics of one run; ``folder``: where the policy wants them, None: nowhere;
     ``problems`` says what could not be read, ``active`` are the ports that have been
-    ACTIVE since the boot, as ``DEVICE/PORT``.
+    ACTIVE since the boot, as ``DEVICE/PORT``; ``before``: what the run before left.
     """
 
     rows: list[Row]
     folder: Optional[str]
     problems: list[str]
     active: list[str]
+    before: _Last
 
 
 def read_metrics(root: str = "/") -> Metrics:
@@ -563,7 +564,8 @@ def read_metrics(root: str = "/") -> Metrics:
     found = statistics.transports or ()
     transports = _limited(found, MOST_TRANSPORTS, "transports", left_out)
     rows += map(_transport, transports)
-    active = {*_last(tree).active}
+    before = _last(tree)
+    active = {*before.active}
     for port in _limited(statistics.ports, MOST_PORTS, "ports", left_out):
         place, state = f"{port.device}/{port.port}", _state(tree, port)
         active |= {place} if state == ACTIVE else set()
@@ -579,7 +581,8 @@ def read_metrics(root: str = "/") -> Metrics:
     }
     rows.append(Row((), own))
     problems += left_out
-    return Metrics(rows, policy.host.metrics_folder, problems, sorted(active))
+    folder = policy.host.metrics_folder
+    return Metrics(rows, folder, problems, sorted(active), before)
 
 
 def _state(tree: FileTree, port: PortCounters) -> str:
@@ -687,9 +690,8 @@ def export(root: str) -> Result:
     """Write the metrics of the host below ``root`` into the folder of its policy, or
     remove the file that was written before. Raises Problem as :func:`write_metrics`.
     """
-    tree = FileTree(root)
-    before, metrics = _last(tree), read_metrics(root)
-    folder = metrics.folder
+    tree, metrics = FileTree(root), read_metrics(root)
+    folder, before = metrics.folder, metrics.before
     result = Result(Export.off)
     if folder is not None:
         write_metrics(tree.below(folder), render(metrics.rows))

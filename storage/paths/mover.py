@@ -55,26 +55,30 @@ _LINKS_AGAIN_S = 60.0
 # So long after a proof its connections have ended.
 _PROOF_GONE_S = 5.0
 
-Ask = Callable[[Sequence[str], int], Mapping[str, str]]
-"""Makes an RDMA connection to each address; returns for each "", or why not."""
+Ask = Callable[[Sequence[str], int], Mapping[str, tuple[str, str]]]
+"""Makes an RDMA connection to each address; returns for each why there was none, and
+why that is not known; each is "" otherwise.
+"""
 
 
-def ask_rdma(addresses: Sequence[str], port: int) -> dict[str, str]:
-    """Return "" for each address that accepts RDMA connections. Takes ANSWER_S, and a
-    tenth of a second for each that does not answer at once.
+def ask_rdma(addresses: Sequence[str], port: int) -> dict[str, tuple[str, str]]:
+    """Return which addresses accept RDMA connections, as Ask says. Takes ANSWER_S, and
+    a tenth of a second for each that does not answer at once.
 
     A refusal is none: where two ports of a Linux server are in one network, one answers
-    for the other's address (arp_ignore), and its RDMA CM then refuses.
+    for the other's address (arp_ignore), and its RDMA CM then refuses. Not known: this
+    host cannot ask, or the server takes the question for an earlier one.
     """
 
     def work(address: str, _: bool) -> Iterator[dict[str, Any]]:
         verdict, detail = rdma_cm_probe.ask(address, port)
-        yield {"seconds": 0.0, "error": None if verdict == "listening" else detail}
+        kind = "error" if verdict in ("refused", "no route") else "problem"
+        yield {} if verdict == "listening" else {kind: detail}
 
     answers = Probes(work).ask(addresses, timeout_s=ANSWER_S)
     late = f"it did not answer an RDMA connection within {ANSWER_S:g} s"
     return {
-        address: late if one.late else one.error or one.problem
+        address: (late if one.late else one.error or "", one.problem)
         for address, one in answers.items()
     }
 
@@ -176,15 +180,22 @@ def link(
     return known._replace(problem=problem, neighbour=neighbour)
 
 
-def read_neighbours(run: Runner) -> dict[tuple[str, str], str]:
-    """Return the hardware address of each neighbour, by netdev and IP address."""
-    with contextlib.suppress(CommandFailed, ValueError, KeyError, TypeError):
-        return {
-            (row["dev"], row["dst"]): row["lladdr"]
-            for row in json.loads(run(["ip", "-j", "-4", "neigh", "show"]) or "[]")
-            if "lladdr" in row and "FAILED" not in row.get("state", ())
-        }
-    return {}
+def read_neighbours(
+    run: Runner, before: dict[tuple[str, str], str]
+) -> dict[tuple[str, str], str]:
+    """Return the hardware address of each neighbour, by netdev and IP address;
+    ``before`` if they cannot be read.
+    """
+    try:
+        rows = list(json.loads(run(["ip", "-j", "-4", "neigh", "show"]) or "[]"))
+    except (CommandFailed, ValueError, TypeError):
+        return before
+    found: dict[tuple[str, str], str] = {}
+    for row in rows:
+        with contextlib.suppress(KeyError, TypeError, AttributeError):
+            if "FAILED" not in row.get("state", ()):
+                found[row["dev"], row["dst"]] = row["lladdr"]
+    return found
 
 
 def warm(addresses: Iterable[str]) -> None:
@@ -256,7 +267,7 @@ class MovePaths(Task):
     off = "no rule of the policy has paths"
     carried = (
         *("_servers", "_known", "_looked_for", "_traffic", "_shares", "_said"),
-        *("_switches", "_proved"),
+        *("_switches", "_proved", "_neighbours"),
     )
 
     def __init__(
@@ -279,11 +290,11 @@ class MovePaths(Task):
         # The switches of mounts, and when a proof had connections of its own last.
         self._switches: set[str] = set()
         self._proved = float("-inf")
+        self._neighbours: dict[tuple[str, str], str] = {}
         # What the journal has of each path and server.
         self._said: dict[str, str] = {}
         # Of this run only.
         self._proof: Optional[tuple[Server, Proof]] = None
-        self._neighbours: dict[tuple[str, str], str] = {}
         self._seldom = float("-inf")
         self._others: dict[tuple[str, ...], list[NfsMount]] = {}
         self._published: tuple[ServerPaths, ...] = ()
@@ -343,7 +354,7 @@ class MovePaths(Task):
             server.see_links(links, now)
         # All at once: servers share cables, and none waits for another's answers.
         if self._ask_all(now) or any(s.to_move(now) for s in self._servers.values()):
-            self._neighbours = read_neighbours(self._run)
+            self._neighbours = read_neighbours(self._run, self._neighbours)
             for addresses, server in self._servers.items():
                 server.see_links(self._links(addresses), self._clock())
         self._move(turn)
@@ -388,7 +399,7 @@ class MovePaths(Task):
                 if self._is_gone(address) or not self._down(address):
                     self._known[address] = found_now
         warm(wanted)
-        self._neighbours = read_neighbours(self._run)
+        self._neighbours = read_neighbours(self._run, self._neighbours)
         links = {a: known for a, known in self._known.items() if a in wanted}
         traffic = read_traffic(self._tree, links)
         self._shares = {}

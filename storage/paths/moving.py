@@ -33,11 +33,12 @@ from ovirt_rdma.host.collect.statistics import SWITCHES
 from ovirt_rdma.host.export import RDMA, TCP, Export
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.facts.statistics import option_value
-from ovirt_rdma.host.paths import PATHS_LEVER, under
+from ovirt_rdma.host.paths import PATHS_LEVER, VDSM_MOUNTS, under
 from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
 from ovirt_rdma.host.system.files import write_public
 from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.signals import default_signals
+from ovirt_rdma.host.system.tree import VDSM_GID, VDSM_UID
 from ovirt_rdma.storage.health.signs import Child, reaped
 from ovirt_rdma.storage.paths.server import FOREIGN, TRUNKING, Key, Link
 from ovirt_rdma.storage.transport import NFS_TCP_PORT
@@ -221,11 +222,15 @@ def undo_levers(root: Union[str, Path], run: Runner = run_command) -> list[str]:
 
 def _undo_neighbour(address: str, netdev: str, run: Runner) -> list[str]:
     shown, delete = "", _neighbour("del", address, netdev)
-    with contextlib.suppress(CommandFailed):  # a netdev that is gone has no neighbours
+    try:
         shown = run(_neighbour("show", address, netdev))
         if _FALSE_MAC[:-2] in shown:
             run(delete)
             shown = ""
+    except CommandFailed as error:
+        # A netdev that is gone has no neighbours.
+        if error.returncode is None and not shown:
+            return [f"a false neighbour of {address} may be left: {error}"]
     if _FALSE_MAC[:-2] in shown:
         return [f"{address} has a false neighbour; fix: {' '.join(delete)}"]
     return []
@@ -321,7 +326,6 @@ def _gather(
 
 # include/uapi/linux/sched.h, sys/mount.h
 _CLONE_NEWNS, _MS_REC, _MS_SLAVE, _AT_FDCWD = 0x00020000, 0x4000, 1 << 19, -100
-_MNT_DETACH = 2
 _HANDLE_BYTES = 128
 _MOST_NAMES = 16
 PROOF_S, PROOF_PLACE = 20.0, Path("/run/ovirt-rdma/proof")
@@ -345,7 +349,7 @@ def prove_address(mount: NfsMount, address: str) -> str:
         return f"{mount.source} is no export"
     libc = ctypes.CDLL(None, use_errno=True)
     place = PROOF_PLACE
-    _own_mounts(libc, place)
+    _own_mounts(libc)
     place.mkdir(0o700, parents=True, exist_ok=True)
     what = [f"{address}:{export.path}", str(place)]
     why = "each version of NFS that could ask is in use"
@@ -367,22 +371,14 @@ def prove_address(mount: NfsMount, address: str) -> str:
     return "" if same else f"{address} {FOREIGN} {mount.source}'s server"
 
 
-def _own_mounts(libc: ctypes.CDLL, place: Path) -> None:
-    """What is mounted from now on is not the host's. What the host unmounts is
-    unmounted here, or its device would be in use for as long. Raises OSError.
-
-    The unit may make no mount namespace; it has one (PrivateMounts), in which a proof
-    that was killed may have left its mount at ``place``.
+def _own_mounts(libc: ctypes.CDLL) -> None:
+    """What is mounted from now on is this process's only: other tasks of the daemon
+    would take it for a mount of the host, and a kill would leave it there. What the
+    host unmounts is unmounted here, or its device would be in use for as long. Raises
+    OSError.
     """
-    if libc.unshare(_CLONE_NEWNS) and _mounts_of("self") == _mounts_of("1"):
-        _checked(-1)
+    _checked(libc.unshare(_CLONE_NEWNS))
     _checked(libc.mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None))
-    while not libc.umount2(str(place).encode(), _MNT_DETACH):
-        pass
-
-
-def _mounts_of(process: str) -> Path:
-    return Path(f"/proc/{process}/ns/mnt").readlink()
 
 
 def _asked(mount: NfsMount, mounts: Iterable[NfsMount]) -> list[str]:
@@ -425,18 +421,37 @@ def _mount(options: str, what: Sequence[str]) -> str:
 def _is_same(libc: ctypes.CDLL, here: Path, there: Path) -> bool:
     """Whether two folders are one of a server. What is in it counts too: the file
     handle of an export's root has nothing but its ``fsid=``, which servers may have in
-    common (fs/nfsd/nfsfh.c, _fh_update).
+    common (fs/nfsd/nfsfh.c, _fh_update). Raises OSError if they cannot be compared.
     """
-    if _handle(libc, str(here)) != _handle(libc, str(there)):
-        return False
-    names: list[Path] = []
-    with contextlib.suppress(PermissionError):
+    with _as_vdsm(here):
+        if _handle(libc, str(here)) != _handle(libc, str(there)):
+            return False
         names = sorted(here.iterdir())[:_MOST_NAMES]
-    for name in names:
-        with contextlib.suppress(OSError):
-            if _handle(libc, str(name)) == _handle(libc, str(there / name.name)):
-                return True
-    return not names
+        for name in names:
+            with contextlib.suppress(OSError):
+                if _handle(libc, str(name)) == _handle(libc, str(there / name.name)):
+                    return True
+        return not names
+
+
+@contextlib.contextmanager
+def _as_vdsm(here: Path) -> Iterator[None]:
+    """Be VDSM's user for a block of ``with`` that is about a mount of VDSM's: a server
+    may map root to nobody (root_squash).
+    """
+    if not str(here).startswith(f"{VDSM_MOUNTS}/") or os.geteuid() != 0:
+        yield
+        return
+    groups, group = os.getgroups(), os.getegid()
+    os.setgroups([])
+    os.setegid(VDSM_GID)
+    os.seteuid(VDSM_UID)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+        os.setgroups(groups)
 
 
 def _checked(result: int) -> None:
@@ -460,16 +475,19 @@ def _handle(libc: ctypes.CDLL, path: str) -> bytes:
 
 
 class Proof(Child):
-    """A proof that runs in a process; ``address`` is what it is about."""
+    """A proof for all of ``mounts`` that runs in a process; ``address`` is what it is
+    about.
+    """
 
     def __init__(
         self,
-        mount: NfsMount,
+        mounts: Sequence[NfsMount],
         address: str,
         work: Callable[[NfsMount, str], str] = prove_address,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(lambda: [{"said": work(mount, address)}])
+        said = (work(mount, address) for mount in mounts)
+        super().__init__(lambda: [{"said": next(filter(None, said), "")}])
         self.address, self._clock = address, clock
         self._deadline = clock() + PROOF_S + 5
 

@@ -30,6 +30,7 @@ from ovirt_rdma.storage.paths.state import (
     PathState,
     ServerPaths,
 )
+from ovirt_rdma.storage.readiness import module_fix
 
 # Requests wait, or a connection is being made, for so long: the path is asked. A disk
 # that sleeps takes longer, so this alone moves nothing. With what an answer may take, a
@@ -139,11 +140,12 @@ class Path:
     """A path; times are in seconds after boot.
 
     ``answered``, ``asked``: an RDMA connection, the last times; ``silent``: why the
-    last one was not answered; ``proven``: the hardware address that the server had at
-    the proof, None without one; ``tried``: that of the last proof, good or not;
-    ``refused``: why there is none; ``alive``: a connection worked there, since the link
-    does; ``works``: one does now; ``up_since``: since when it is UP; ``downs``: when it
-    ceased to be
+    last one was not answered; ``unknown``: why the last question was not decided;
+    ``proven``: the hardware address that the server had at the proof, None without one;
+    ``sources``: of the mounts that it was for; ``tried``: the hardware address of the
+    last proof, good or not; ``refused``: why there is none; ``alive``: a connection
+    worked there, since the link does; ``works``: one does now; ``up_since``: since when
+    it is UP; ``downs``: when it ceased to be
     """
 
     address: str
@@ -152,7 +154,9 @@ class Path:
     answered: Optional[float] = None
     asked: float = -math.inf
     silent: str = ""
+    unknown: str = ""
     proven: Optional[str] = None
+    sources: frozenset[str] = frozenset()
     tried: Optional[str] = None
     refused: str = ""
     prove_after: float = -math.inf
@@ -180,8 +184,10 @@ class Path:
             why = why or f"no machine on {self.link.netdev} has this address"
             return DOWN, why, _FIX_CABLE if self.link.problem else _FIX_SERVER
         if self.proven is None:
-            why = self.refused or "it is not proven yet to be the same server's"
-            return UNPROVEN, why, _FIX_FOREIGN if self.refused else ""
+            why = self.refused or self.unknown
+            why = why or "it is not proven yet to be the same server's"
+            fix = _FIX_FOREIGN if self.refused else module_fix(self.unknown)
+            return UNPROVEN, why, fix
         if self.link.neighbour != self.proven:
             why = (
                 f"{self.address} has the hardware address {self.link.neighbour}, and "
@@ -189,7 +195,8 @@ class Path:
             )
             return UNPROVEN, why, _FIX_FOREIGN
         if not self.has_answered:
-            return UNPROVEN, "no RDMA connection was tried since it has a link", ""
+            why = self.unknown or "no RDMA connection was tried since it has a link"
+            return UNPROVEN, why, module_fix(self.unknown)
         return UP, "", ""
 
     @property
@@ -234,10 +241,13 @@ class Server:
 
     def see_links(self, links: Mapping[str, Optional[Link]], now: float) -> None:
         """Take what was seen of links."""
+        # A server has an address to itself. Of mounts by several, a rule with a glob
+        # may name several servers.
+        one_server = len({mount.address for mount in self.mounts}) == 1
         for address, path in self.paths.items():
             path.link = links.get(address)
             if not path.is_linked:
-                path.link_since, path.silent = None, ""
+                path.link_since, path.silent, path.unknown = None, "", ""
             elif path.link_since is None:
                 path.link_since = now
             worked = self._worked(path)
@@ -246,7 +256,12 @@ class Server:
             if path.link and path.link.neighbour is None and path.alive:
                 path.link = path.link._replace(neighbour=path.proven)
             at_work = [c for c in self.at(path.address) if c.is_connected]
-            if path.link and at_work and path.proven is None and not path.refused:
+            if one_server:
+                path.sources = self._sources
+            elif not self._sources <= path.sources:
+                path.proven, path.prove_after = None, -math.inf
+            unproven = path.proven is None and not path.refused
+            if path.link and at_work and unproven and one_server:
                 # The server of the mount itself, or moved there before.
                 path.proven = path.tried = path.link.neighbour
                 path.prove_after = now + _PROOF_S
@@ -257,6 +272,10 @@ class Server:
                 path.up_since = None
             elif path.up_since is None:
                 path.up_since = now
+
+    @property
+    def _sources(self) -> frozenset[str]:
+        return frozenset(mount.source for mount in self.mounts)
 
     def see_connections(
         self, transports: Iterable[SunrpcTransport], now: float
@@ -372,16 +391,23 @@ class Server:
                 wanted.append(path.address)
         return wanted
 
-    def hear(self, address: str, silence: str, now: float) -> None:
-        """Take the answer to an RDMA connection: "", or why there was none."""
+    def hear(self, address: str, said: tuple[str, str], now: float) -> None:
+        """Take the answer to an RDMA connection: why there was none, and why that is
+        not known; each may be "". What is not known changes no earlier answer.
+        """
         path = self.paths[address]
-        path.asked, path.silent = now, silence
+        path.asked = now
+        silence, path.unknown = said
+        if path.unknown:
+            return
+        path.silent = silence
         if not silence:
             path.answered = now
 
-    def to_prove(self, now: float) -> Optional[tuple[NfsMount, str]]:
-        """Return a mount, and an address to prove to be of its server; None if there
-        is nothing to prove, or the server is in trouble.
+    def to_prove(self, now: float) -> Optional[tuple[tuple[NfsMount, ...], str]]:
+        """Return an address, and mounts to whose servers it must belong, one of each
+        name and address; None if there is nothing to prove, or the server is in
+        trouble.
 
         With NFS 4.1 and later, the proof also gives the kernel a connection to the
         address, if the mount may have one more (``max_connect``).
@@ -397,14 +423,16 @@ class Server:
             due = now >= path.prove_after or mac not in (None, path.tried)
             unproven = path.proven is None or path.judge()[0] == UNPROVEN
             answers = path.answered is not None and not path.silent
+            wanted: dict[tuple[str, Optional[str]], NfsMount] = {}
             for mount in self.mounts if path.is_linked and answers and due else ():
-                if mount.address == path.address:
-                    if unproven:
-                        return mount, path.address
-                    continue
                 trunks = lacks and mount.version in TRUNKING
-                if unproven or trunks or path.prove_after > 0:
-                    return mount, path.address
+                other = mount.address != path.address
+                if unproven or (other and (trunks or path.prove_after > 0)):
+                    server = Export.parse(mount.source).server
+                    wanted.setdefault((server, mount.address), mount)
+            if wanted:
+                path.sources = self._sources
+                return tuple(wanted.values()), path.address
         return None
 
     def prove(self, address: str, refused: str, now: float) -> None:

@@ -8,18 +8,17 @@ The daemon writes the file while a rule of the policy has ``paths``; ``nfs paths
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Optional
 
 from ovirt_rdma.host.paths import PATHS_JSON
 from ovirt_rdma.host.system.json_codec import Envelope, StateFile
 
 # A connection may be moved there; none may; it is not known whether one may: the path
 # was not tried yet, or the address is not proven to be the same server's.
-UP, DOWN, UNPROVEN = STATES = ("up", "down", "unproven")
+UP, DOWN, UNPROVEN = "up", "down", "unproven"
 # The worst first.
-WORST_FIRST = (DOWN, UNPROVEN, UP)
+STATES = (DOWN, UNPROVEN, UP)
 
 # Seconds after which the file says nothing any more: the mover writes every 5 s, and a
 # look at which it moves connections may take 10.
@@ -106,7 +105,7 @@ class ServerPaths:
     @property
     def worst_first(self) -> list[PathState]:
         """The paths, the worst first."""
-        return sorted(self.paths, key=lambda path: WORST_FIRST.index(path.state))
+        return sorted(self.paths, key=lambda path: STATES.index(path.state))
 
     @property
     def flaws(self) -> list[tuple[str, str]]:
@@ -143,13 +142,6 @@ class PathsState:
         return next((one for one in self.servers if export in one.exports), None)
 
 
-def _check(cls: Any, values: Mapping[str, Any]) -> tuple[str, str]:
-    if cls is PathState and values["state"] not in STATES:
-        return "state", f"is {values['state']!a}"
-    return "", ""
-
-
-_FILE = StateFile(
-    PATHS_JSON, Envelope("paths"), PathsState, "state of the paths", _check
-)
+_NOUN, _STATES = "state of the paths", {PathState: STATES}
+_FILE = StateFile(PATHS_JSON, Envelope("paths"), PathsState, _NOUN, _STATES)
 write_paths, remove_paths, read_paths = _FILE.write, _FILE.remove, _FILE.read

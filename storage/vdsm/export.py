@@ -450,11 +450,20 @@ class NamedExport:
         else:
             log.info("%s: %s: %s", self.export, attempt.transport, choice.reason)
         stock.use(attempt)
-        stderr = stock.mount()
+        why = choice.degraded_by or choice.reason
+        try:
+            stderr = stock.mount()
+        except Exception:
+            # After most errors of its access check, VDSM leaves the mount.
+            if stock.is_mounted():
+                self._verify(stock, attempt.transport, why, choice.fix)
+            raise
         if stderr is None:
-            why = choice.degraded_by or choice.reason
             self._verify(stock, attempt.transport, why, choice.fix)
             return
+        if stock.is_mounted():
+            # It is the text of umount, after an access check that failed.
+            self._shared.not_unmounted.add(stock.local_path)
         failure = classify(stderr, over_rdma=attempt.transport == RDMA)
         reason = f"mounting {_BY[attempt.transport]} failed: {failure.meaning}"
         reason += f" ({failure.text})"

@@ -97,6 +97,7 @@ def test_the_daemon_under_systemd(host: Host) -> None:
     host.waits_for(f"systemctl is-active {DAEMON}")
     host.waits_for_state("ok")
     _has_its_sandbox(host)
+    _lets_a_process_mount(host)
     tasks = host.tasks()
     assert {tasks[name]["state"] for name in ("health", "metrics", "capabilities")} == {
         "ok"
@@ -160,3 +161,14 @@ def _has_its_sandbox(host: Host) -> None:
         "CAP_SYSLOG": 34,
     }
     assert int(status["CapBnd"], 16) == sum(1 << bit for bit in bits.values())
+
+
+def _lets_a_process_mount(host: Host) -> None:
+    """In a mount namespace of its own, as the proof of an address does."""
+    unit = host.said(f"systemctl cat {DAEMON}")
+    unit = re.sub(r"(?m)^(ExecStopPost|Restart|RestartSec|WatchdogSec)=.*\n", "", unit)
+    mounts = "/usr/bin/unshare --mount mount -t tmpfs none /mnt"
+    for key, value in {"Type": "oneshot", "ExecStart": mounts}.items():
+        unit = re.sub(rf"(?m)^{key}=.*$", f"{key}={value}", unit)
+    host.said("cat > /run/systemd/system/proof.service", unit)
+    host.said("systemctl daemon-reload && systemctl start proof.service")

@@ -31,7 +31,6 @@ EVENTS = {
     "CONNECT_ERROR": 6,
     "UNREACHABLE": 7,
     "REJECTED": 8,
-    "ESTABLISHED": 9,
     "DEVICE_REMOVAL": 11,
 }
 
@@ -199,11 +198,6 @@ REFUSES = "10.0.0.1 refuses RDMA connections on port 20049"
             "10.0.0.1 accepts RDMA connections on port 20049",
         ),
         (
-            (*WAY, "ESTABLISHED"),
-            "listening",
-            "10.0.0.1 accepts RDMA connections on port 20049",
-        ),
-        (
             (*WAY, NO_LISTENER),
             "refused",
             REFUSES,
@@ -281,7 +275,7 @@ V6 = struct.pack("=H", socket.AF_INET6) + bytes.fromhex("4e51 00000000")
     ],
 )
 def test_what_is_asked(asked, address, expected):
-    kernel, (verdict, _) = asked(*WAY, "ESTABLISHED", address=address)
+    kernel, (verdict, _) = asked(*WAY, "CONNECT_RESPONSE", address=address)
     assert verdict == "listening"
     calls = dict(kernel.calls)
     assert bytes(calls["resolve_ip"])[28:56] == expected.ljust(28, b"\0")
@@ -291,7 +285,7 @@ def test_what_is_asked(asked, address, expected):
 
 def test_no_queue_pair_of_the_host_is_named(asked):
     """A server ends the connection that has the number already (cm_match_req)."""
-    kernel, _ = asked(*WAY, "ESTABLISHED")
+    kernel, _ = asked(*WAY, "CONNECT_RESPONSE")
     param = dict(kernel.calls)["connect"].conn_param
     assert (param.qp_num, param.private_data_len, param.srq) == (0, 0, 0)
     assert (param.responder_resources, param.initiator_depth) == (1, 1)

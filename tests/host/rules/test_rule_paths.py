@@ -115,6 +115,14 @@ def test_a_real_host_with_two_nics():
     assert "eth1 (rxe1/1, 10.98.0.0/24) leads to it, and to no path" in found[A2][1]
 
 
+def test_an_iwarp_port_cannot_be_asked():
+    devices = roce_device(), replace(roce_device("mlx5_1"), node_type="RNIC")
+    one = facts(rdma_devices=devices, netdevs=(FIRST, SECOND))
+    found = findings(PATHS, one, policy((A1, A2)))
+    assert (found[A1][0], found[A2][0]) == (PASS, WARN)
+    assert "iWARP" in found[A2][1]
+
+
 def test_rules_of_one_server_count_once():
     netdevs = FIRST, second("10.98.0.2/24")
     found = findings(PATHS, host(*netdevs), policy((A1, A2), (), (A1, A2)))

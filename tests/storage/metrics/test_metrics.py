@@ -23,6 +23,8 @@ from support.storage.sample_paths import (
 
 from ovirt_rdma.host import __version__
 from ovirt_rdma.host.collect.statistics import SWITCHES
+from ovirt_rdma.host.collect.storage import marks_to_json
+from ovirt_rdma.host.facts.model import DegradedMark
 from ovirt_rdma.host.facts.statistics import COLUMNS, COUNTERS, ERRORS
 from ovirt_rdma.host.paths import (
     DEGRADED_JSON,
@@ -467,9 +469,14 @@ def test_a_name_that_is_no_utf_8_is_shown_as_its_bytes(host):
     text.encode("utf-8")
 
 
-def test_the_marks_of_vdsmd_that_cannot_be_read_are_a_problem(host):
-    host.mount("nas:/vm")
-    (host.root / DEGRADED_JSON.strip("/")).write_text("no json")
+@pytest.mark.parametrize("since", [None, "x", "2026-13-01T00:00:00Z"])
+def test_the_marks_of_vdsmd_that_cannot_be_read_are_a_problem(host, since):
+    host.policy("prefer-rdma")
+    place = host.mount("nas:/vm", "tcp")
+    about = place, "nas:/vm", "r", "prefer-rdma", "tcp", "why"
+    mark = DegradedMark(*about, since=since)
+    data = b"no json" if since is None else marks_to_json([mark])
+    (host.root / DEGRADED_JSON.strip("/")).write_bytes(data)
     assert len(read_metrics(host.root).problems) == 1
     assert value(values(host), "mount_connections", export="nas:/vm") == 1
 

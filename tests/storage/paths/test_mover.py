@@ -18,6 +18,7 @@ from ovirt_rdma.host.facts.statistics import SunrpcTransport
 from ovirt_rdma.host.paths import PATHS_JSON, PATHS_LEVER, POLICY_JSON, under
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.host.policy.store import store
+from ovirt_rdma.host.system.commands import CommandTimeout
 from ovirt_rdma.storage.paths import mover, moving
 from ovirt_rdma.storage.paths.mover import MovePaths, objection, rules_with_paths
 from ovirt_rdma.storage.paths.moving import Target
@@ -84,12 +85,21 @@ class Host:
             str(self.root.path), self.root.runner, ask=self.ask, clock=self.clock
         )
 
+    def in_another_process(self) -> None:
+        """Let the next run begin with what is carried."""
+        carried = pickle.loads(
+            pickle.dumps({name: getattr(self.task, name) for name in MovePaths.carried})
+        )
+        self.task = self.runs.task = self.new_task()
+        for name, value in carried.items():
+            setattr(self.task, name, value)
+
     def clock(self) -> float:
         return self.now
 
-    def ask(self, addresses: Any, port: int) -> dict[str, str]:
+    def ask(self, addresses: Any, port: int) -> dict[str, tuple[str, str]]:
         assert port == 20049
-        return {address: self.silent.get(address, "") for address in addresses}
+        return {address: (self.silent.get(address, ""), "") for address in addresses}
 
     def _neighbours(self) -> str:
         rows = [
@@ -208,17 +218,36 @@ def test_a_port_that_is_not_active_is_a_path_without_link(host: Host):
 
 def test_what_is_known_continues_in_another_process(host: Host):
     host.run()
-    carried = pickle.loads(
-        pickle.dumps({name: getattr(host.task, name) for name in MovePaths.carried})
-    )
-    task = host.new_task()
-    for name, value in carried.items():
-        setattr(task, name, value)
-    host.runs.task = task
+    host.in_another_process()
     host.carrier(0, up=False)
     host.run()
     assert host.address("xprt-0-rdma") == A2
     assert f"{A2} is up" not in host.runs.said[2:]
+
+
+def test_neighbours_that_cannot_be_read_are_as_they_were(host: Host):
+    """A spare path, on which nothing works: nobody had its address, it said."""
+    second = host.root.path / SWITCH[1:] / "xprt-1-rdma"
+    host.run()
+    for file in second.iterdir():
+        file.unlink()
+    second.rmdir()
+    del host.pending["xprt-1-rdma"]
+    host.run()
+    assert states(host) == [UP, UP]
+
+    late = CommandTimeout("no answer within 5 s")
+    host.root.runner.answer("ip -j -4 neigh show", late)
+    host.in_another_process()
+    host.run()
+    assert states(host) == [UP, UP]
+
+
+def test_an_odd_neighbour_loses_only_itself(host: Host):
+    rows = [7, {}, {"dst": A1, "dev": "eth0", "lladdr": "52:54", "state": ["STALE"]}]
+    host.root.runner.answer("ip -j -4 neigh show", json.dumps(rows))
+    found = mover.read_neighbours(host.root.runner, {})
+    assert found == {("eth0", A1): "52:54"}
 
 
 def test_without_paths_in_the_policy_nothing_is_left(host: Host):
@@ -385,6 +414,23 @@ def test_the_connections_of_a_proof_are_left_alone(host: Host):
     host.run()
     (server,) = host.task._servers.values()
     assert {key[0] for key in server.connections} == {"switch-0", "switch-9"}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        ("listening", ("", "")),
+        ("refused", ("why", "")),
+        ("no route", ("why", "")),
+        ("stale", ("", "why")),
+        ("unknown", ("", "why")),
+    ],
+)
+def test_a_probe_that_says_nothing_is_no_silence(
+    monkeypatch: pytest.MonkeyPatch, verdict: str, said: tuple[str, str]
+):
+    monkeypatch.setattr(mover.rdma_cm_probe, "ask", lambda *_: (verdict, "why"))
+    assert mover.ask_rdma([A1], 20049) == {A1: said}
 
 
 class Proved:

@@ -17,8 +17,13 @@ from typing import Union
 import pytest
 
 from ovirt_rdma.host.facts.model import NfsMount
-from ovirt_rdma.host.paths import PATHS_LEVER
-from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
+from ovirt_rdma.host.paths import PATHS_LEVER, VDSM_MOUNTS
+from ovirt_rdma.host.system.commands import (
+    CommandFailed,
+    CommandTimeout,
+    Runner,
+    run_command,
+)
 from ovirt_rdma.storage.paths import moving
 from ovirt_rdma.storage.paths.moving import Lever, Proof, Target, move, undo_levers
 from ovirt_rdma.storage.paths.server import Link
@@ -375,13 +380,22 @@ def _ended(proof: Proof) -> str:
     ],
 )
 def test_a_proof_is_good_only_if_it_says_so(work, said):
-    assert _ended(Proof(MOUNT, A2, work)).startswith(said)
-    assert bool(_ended(Proof(MOUNT, A2, work))) == bool(said)
+    assert _ended(Proof([MOUNT], A2, work)).startswith(said)
+    assert bool(_ended(Proof([MOUNT], A2, work))) == bool(said)
+
+
+def test_a_proof_is_good_only_if_it_is_for_each_server():
+    other = replace(MOUNT, source="nas2:/b")
+
+    def work(mount: NfsMount, address: str) -> str:
+        return f"{address} is not" if mount is other else ""
+
+    assert _ended(Proof([MOUNT, other], A2, work)) == f"{A2} is not"
 
 
 def test_a_proof_that_hangs_is_ended():
     now = [0.0]
-    proof = Proof(MOUNT, A2, lambda *_: time.sleep(60) or "", lambda: now[0])
+    proof = Proof([MOUNT], A2, lambda *_: time.sleep(60) or "", lambda: now[0])
     assert proof.ended() is None
     now[0] = 100.0
     assert proof.ended() == "the proof did not end within 20 s"
@@ -420,13 +434,29 @@ def proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise CommandFailed("mount.nfs: Protocol not supported", 32)
         return ""
 
-    monkeypatch.setattr(moving, "_own_mounts", lambda libc, place: None)
+    monkeypatch.setattr(moving, "_own_mounts", lambda libc: None)
     monkeypatch.setattr(moving, "run_command", run)
     monkeypatch.setattr(moving.ctypes, "CDLL", lambda *_, **__: Umount)
     monkeypatch.setattr(moving, "_handle", lambda libc, path: b"the same")
     monkeypatch.setattr(moving, "PROOF_PLACE", tmp_path / "proof")
     monkeypatch.setattr(moving.HostReader, "nfs_mounts", lambda self: [MOUNT])
     return made
+
+
+def test_without_mounts_of_its_own_a_proof_makes_none(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """In the daemon's table, one that stays would be a mount of others for ever."""
+
+    class Libc:
+        unshare = staticmethod(lambda flags: -1)
+        mount = staticmethod(lambda *_: 0)
+
+    monkeypatch.setattr(moving.ctypes, "CDLL", lambda *_, **__: Libc)
+    monkeypatch.setattr(moving.ctypes, "get_errno", lambda: errno.EPERM)
+    monkeypatch.setattr(moving, "run_command", lambda *_: pytest.fail("it mounts"))
+    with pytest.raises(PermissionError):
+        moving.prove_address(MOUNT, A2)
 
 
 def test_a_server_without_the_other_version_is_asked_with_another(proof: list[str]):
@@ -474,6 +504,39 @@ def test_two_servers_with_the_same_fsid_are_two(
 
     monkeypatch.setattr(moving, "_handle", handle)
     assert moving._is_same(None, tmp_path / "here", tmp_path / "there") is same
+
+
+def test_folders_that_cannot_be_read_are_not_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The same ``fsid=`` on two servers, which both let only VDSM in."""
+
+    def denied(self: Path) -> Iterator[Path]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(moving, "_handle", lambda libc, path: b"root")
+    monkeypatch.setattr(Path, "iterdir", denied)
+    with pytest.raises(PermissionError):
+        moving._is_same(None, tmp_path / "here", tmp_path / "there")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_folders_of_vdsm_are_compared_as_vdsm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A server may map root to nobody, who may not read them."""
+    seen: list[tuple[int, int]] = []
+
+    def handle(libc: object, path: str) -> bytes:
+        seen.append((os.geteuid(), os.getegid()))
+        return path[-1:].encode()
+
+    monkeypatch.setattr(moving, "_handle", handle)
+    before = os.geteuid(), os.getegid(), os.getgroups()
+    for place in (f"{VDSM_MOUNTS}/nas:_vm", str(tmp_path)):
+        assert not moving._is_same(None, Path(place), Path("/there"))
+        assert (os.geteuid(), os.getegid(), os.getgroups()) == before
+    assert seen == [(36, 36)] * 2 + [before[:2]] * 2
 
 
 def test_a_connection_of_others_with_the_same_number_is_not_written(
@@ -537,7 +600,7 @@ def test_a_lock_that_was_taken_for_a_moment_is_asked_for_again(
 
 def test_a_proof_that_is_ended_at_once_leaves_no_process():
     for _ in range(10):
-        proof = Proof(MOUNT, A2, lambda *_: time.sleep(60) or "")
+        proof = Proof([MOUNT], A2, lambda *_: time.sleep(60) or "")
         proof.end()
         for _ in range(200):
             try:
@@ -564,6 +627,26 @@ def test_a_route_is_said_to_be_left_also_without_its_netdev(root: Path):
         pass
     (left,) = undo_levers(root, gone)
     assert "still unreachable" in left
+
+
+def test_a_neighbour_that_cannot_be_seen_is_tried_again(root: Path):
+    kernel = Kernel()
+    busy = False
+
+    def late(argv: Sequence[str]) -> str:
+        if busy and "neigh" in argv:
+            raise CommandTimeout("no answer within 5 s")
+        return kernel.run(argv)
+
+    with Lever(str(root), A1, WITH_LINK, late).pulled():
+        busy = True
+    assert undo_levers(root, late) == [
+        f"a false neighbour of {address} may be left: no answer within 5 s"
+        for address in (A1, NOBODY)
+    ]
+    busy = False
+    assert undo_levers(root, late) == []
+    assert kernel.is_clean()
 
 
 def test_a_move_in_between_does_not_make_the_server_another(

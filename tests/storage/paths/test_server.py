@@ -19,6 +19,8 @@ from ovirt_rdma.storage.paths.state import DOWN, UNPROVEN, UP, ServerPaths
 A1, A2, A3 = "10.99.0.1", "10.98.0.1", "10.97.0.1"
 MAC1, MAC2, OTHER = "52:54:00:99:00:01", "52:54:00:99:01:01", "02:00:00:00:00:ff"
 SILENT = f"{A1} did not answer an RDMA connection within 1.5 s"
+NO_CM = "this host has no RDMA CM: /dev/infiniband/rdma_cm: No such file or directory"
+STALE = f"{A2} waits for the end of an earlier question of this host"
 MAIN, SECOND = ("switch-0", "xprt-1-rdma"), ("switch-0", "xprt-3-rdma")
 
 
@@ -59,6 +61,7 @@ class Played:
             for key, address in zip(keys, placed)
         }
         self.silent: dict[str, str] = {}
+        self.unknown: dict[str, str] = {}
         self.foreign: dict[str, str] = {}
 
     def change(self, key: Key, **values: Any) -> None:
@@ -81,7 +84,8 @@ class Played:
                 self.change(key, last_used=one.counters.get("last_used", 0) + 1)
         self.look()
         for address in self.server.to_ask(self.now):
-            self.server.hear(address, self.silent.get(address, ""), self.now)
+            said = self.silent.get(address, ""), self.unknown.get(address, "")
+            self.server.hear(address, said, self.now)
         self.server.see_links(self.links, self.now)
         wanted = self.server.to_move(self.now)
         for one in wanted:
@@ -252,10 +256,10 @@ def test_a_connection_more_by_nconnect_goes_to_the_other_path():
 def test_nfs_4_is_asked_to_make_a_connection_by_each_address():
     played = Played(A1)
     played.look()
-    played.server.hear(A2, "", played.now)
+    played.server.hear(A2, ("", ""), played.now)
     proof = played.server.to_prove(played.now)
     assert proof is not None
-    assert (proof[0].version, proof[1]) == ("4.2", A2)
+    assert (proof[0], proof[1]) == ((mount(),), A2)
     played.server.prove(A2, "", played.now)
     # It has got none: it is not asked for each second.
     played.look()
@@ -268,6 +272,66 @@ def test_nfs_4_is_asked_to_make_a_connection_by_each_address():
     }
     played.look()
     assert played.server.to_prove(played.now + 1) is not None
+
+
+FOREIGN = "is not an address of nas:/vm's server"
+OTHERS = replace(mount("3", A2), source="nas2:/b", mountpoint="/b")
+
+
+def two_servers(*mounts: NfsMount) -> Played:
+    """A rule with a glob: what one server has at A1, another has at A2."""
+    played = Played(A1, A2, version="3")
+    played.server.mounts = mounts
+    one = played.connections.pop(SECOND)._replace(switch="switch-1")
+    played.connections["switch-1", one.name] = one
+    played.foreign = {A1: f"{A1} {FOREIGN}", A2: f"{A2} {FOREIGN}"}
+    return played
+
+
+def test_two_servers_of_one_rule_are_two_from_the_first_look_on():
+    played = two_servers(mount("3"), OTHERS)
+    played.look()
+    for address in (A1, A2):
+        played.server.hear(address, ("", ""), played.now)
+    played.links[A1] = link(1, problem="eth1 has no link")
+    played.look()
+    assert played.server.to_move(played.now) == []
+    played.links[A1] = link(1)
+    played.seconds(10)
+    assert played.states() == [UNPROVEN, UNPROVEN]
+    played.links[A1] = link(1, problem="eth1 has no link")
+    assert played.seconds(60) == []
+
+
+def test_each_address_is_proven_to_be_of_each_servers_name():
+    played = two_servers(mount("3"), OTHERS, replace(OTHERS, source="nas2:/c"))
+    played.foreign = {}
+    asked = []
+    prove = played.server.to_prove
+
+    def to_prove(now: float) -> Any:
+        asked.append(prove(now))
+        return asked[-1]
+
+    played.server.to_prove = to_prove  # type: ignore[method-assign]
+    played.seconds(10)
+    both = (mount("3"), OTHERS)
+    assert list(filter(None, asked)) == [(both, A1), (both, A2)]
+    assert played.states() == [UP, UP]
+    played.links[A1] = link(1, problem="eth1 has no link")
+    assert [m.target for m in played.seconds(2)] == [A2]
+
+
+def test_a_mount_of_another_server_takes_back_what_was_proven():
+    played = two_servers(mount("3"))
+    second = played.connections.popitem()
+    played.foreign = {}
+    played.seconds(10)
+    assert played.states() == [UP, UP]
+    played.server.mounts = (mount("3"), OTHERS)
+    played.connections.update([second])
+    played.links[A1] = link(1, problem="eth1 has no link")
+    assert played.seconds(60) == []
 
 
 def test_nothing_is_proven_while_a_path_is_in_trouble(whole: Played):
@@ -441,12 +505,48 @@ def test_another_hardware_address_is_proven_at_once_and_then_seldom(whole: Playe
 
 def test_a_probe_that_is_lost_moves_nothing_that_works(whole: Played):
     whole.silent[A1] = SILENT
-    whole.server.hear(A1, SILENT, whole.now)
+    whole.server.hear(A1, (SILENT, ""), whole.now)
     assert whole.seconds(30) == []
     assert whole.states() == [UP, UP]
     # But nothing is moved there.
     whole.links[A2] = link(2, problem="eth2 has no link")
     assert whole.seconds(10) == []
+
+
+def test_where_nothing_can_be_asked_what_works_is_up_and_takes_connections():
+    """Without rdma_ucm, as on a host whose modules are not loaded yet."""
+    played = Played(A1, A2)
+    played.unknown = {A1: NO_CM, A2: NO_CM}
+    for _ in range(60):
+        assert played.second() == []
+        assert played.states() == [UP, UP]
+    played.links[A1] = link(1, problem="eth1 has no link")
+    assert played.seconds(2) == [(MAIN, A1, A2, "eth1 has no link")]
+
+
+@pytest.mark.parametrize(("why", "fix"), [(NO_CM, "modprobe rdma_ucm"), (STALE, "")])
+def test_a_spare_path_that_cannot_be_asked_says_why(why, fix):
+    played = Played(A1)
+    played.unknown = {A2: why}
+    played.seconds(60)
+    path = played.shown().paths[1]
+    assert (path.state, path.sentence, path.fix) == (UNPROVEN, why, fix)
+    played.unknown = {}
+    played.seconds(35)
+    assert played.states() == [UP, UP]
+
+
+def test_an_answer_to_an_earlier_question_takes_nothing_back(whole: Played):
+    """A server that was frozen: for a minute it refuses all that the host asks."""
+    for _ in range(10):
+        whole.second(works=False)
+    whole.unknown = {A1: STALE, A2: STALE}
+    for address in (A1, A2):
+        whole.server.hear(address, ("", STALE), whole.now)
+    assert whole.second(works=False) == []
+    assert whole.states() == [UP, UP]
+    whole.links[A1] = link(1, problem="eth1 has no link")
+    assert [m.target for m in whole.second(works=False)] == [A2]
 
 
 def test_a_path_that_was_idle_is_asked_before_it_is_used(whole: Played):

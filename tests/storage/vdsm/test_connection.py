@@ -315,6 +315,40 @@ class TestRequireRdma:
         umount(_mountpoint(site), force=True, lazy=True)
         assert site.connect(f"{NAS}:/e") == [0]
 
+    def test_a_mount_whose_access_check_fails_is_not_kept_over_tcp(
+        self, site, caplog, monkeypatch
+    ):
+        """VDSM leaves it, and a mount that was there before is a success."""
+        site.rule("require-rdma")
+        _nfsmount_conf(site, monkeypatch, "proto=tcp,port=2049")
+        site.kernel.deny_access(f"{NAS}:/e", TimeoutError("ioprocess"))
+        for _ in range(2):
+            assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+            assert site.kernel.mounted() == []
+        assert "rdma was requested, but the kernel mounted over tcp" in caplog.text
+
+    def test_an_access_check_that_fails_over_rdma_leaves_the_mount(self, site):
+        site.rule("require-rdma")
+        site.kernel.deny_access(f"{NAS}:/e", TimeoutError("ioprocess"))
+        assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+        assert site.connect(f"{NAS}:/e") == [0]
+        assert site.kernel.mounted() == [(f"{NAS}:/e", "rdma")]
+
+    def test_what_vdsm_itself_could_not_take_back_stays_refused(
+        self, site, caplog, monkeypatch
+    ):
+        site.rule("require-rdma")
+        _nfsmount_conf(site, monkeypatch, "proto=tcp,port=2049")
+        site.kernel.deny_access(f"{NAS}:/e")
+
+        def busy(*_arguments, **_keys):
+            raise site.vdsm.mount.MountError(["umount"], 32, b"", b"target is busy")
+
+        monkeypatch.setattr(site.vdsm.mount, "_umount", busy)
+        for _ in range(2):
+            assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
+        assert "and still exists; fix: umount" in caplog.text
+
     def test_port_of_the_engine_that_is_no_number(self, site, caplog):
         site.rule("require-rdma")
         assert site.connect(f"{NAS}:/e", mnt_options="port=abc") == [MOUNT_FAILED]
