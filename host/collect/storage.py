@@ -338,7 +338,8 @@ def _srp(tree: FileTree, problems: list[str]) -> Iterator[Session]:
         port = tree.number(f"{folder}/local_ib_port", problems)
         if device is None or port is None or id_ext is None or ioc_guid is None:
             continue
-        dgid = tree.text(f"{folder}/dgid")
+        # The target of the login; dgid is where that has sent it.
+        dgid = tree.text(f"{folder}/orig_dgid")
         remote = remote_ports.get(host[1])
         texts = [
             tree.text(f"{SRP_PORTS}/{remote}/{key}") if remote else None
