@@ -20,15 +20,9 @@ from ovirt_rdma.cli.parser import (
 from ovirt_rdma.host.block.logins import Target, differences, findings
 from ovirt_rdma.host.block.read import BlockFacts, multipath_findings
 from ovirt_rdma.host.block.sessions import BlockSessions, leaving_sessions
-from ovirt_rdma.host.collect.storage import (
-    ISER,
-    LOGGED_IN,
-    RUNNING,
-    TIMEOUTS,
-    Lun,
-    Session,
-)
+from ovirt_rdma.host.collect.storage import ISER, LOGGED_IN, RUNNING, Lun, Session
 from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
+from ovirt_rdma.host.facts.infiniband import TIMEOUTS
 from ovirt_rdma.host.policy.block import BlockPolicy
 from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.host.system.tree import FileTree

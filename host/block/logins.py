@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Optional, Union
 
 from ovirt_rdma.host.block.read import BlockFacts
-from ovirt_rdma.host.collect.storage import TIMEOUTS, Session
+from ovirt_rdma.host.collect.storage import Session
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
-from ovirt_rdma.host.facts.infiniband import partition_of
+from ovirt_rdma.host.facts.infiniband import TIMEOUTS, partition_of
 from ovirt_rdma.host.facts.model import Route
-from ovirt_rdma.host.policy.block import OFF, IserTarget, SrpTarget, Timeout
+from ovirt_rdma.host.policy.block import IserTarget, SrpTarget, Timeout
+from ovirt_rdma.host.policy.texts import OFF
 
 Target = Union[SrpTarget, IserTarget]
 
@@ -84,7 +85,7 @@ def srp_logins(
     left = list(sessions)
     found = []
     for target in targets:
-        if target.uses_rdma_cm:
+        if target.dest:
             ports = _by_route(target, devices, netdevs, by_address)
         else:
             ports = _on_fabric(target, devices)

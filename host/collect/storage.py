@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Optional, Union
 
 from ovirt_rdma.host.collect.tools import Tools
+from ovirt_rdma.host.facts.infiniband import TIMEOUTS
 from ovirt_rdma.host.facts.model import DegradedMark, NfsExport, NfsMount, NfsServer
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.json_codec import Envelope, Records, json_value, plain
@@ -216,8 +217,7 @@ def marks_from_json(data: bytes) -> tuple[DegradedMark, ...]:
 SRP, ISER, ISCSI = "srp", "iser", "iscsi"
 # The states in sysfs of a session that works.
 RUNNING, LOGGED_IN = "running", "LOGGED_IN"
-# The timeouts of an SRP session, and the word for one that is off.
-TIMEOUTS = ("fast_io_fail_tmo", "dev_loss_tmo", "reconnect_delay")
+# A timeout of an SRP session that is off.
 _OFF = "off"
 
 SRP_PORTS = "/sys/class/srp_remote_ports"
