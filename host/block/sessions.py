@@ -208,8 +208,9 @@ class Srp:
             if number == errno.EEXIST:
                 id = "srp-login-not-unique"
                 text = (
-                    "the port has a session with this id_ext and ioc_guid that is "
-                    "another target's; write another initiator_ext, or device and port"
+                    "the port has a session with this id_ext, ioc_guid and "
+                    "initiator_ext that is another target's; write another "
+                    "initiator_ext, or device and port"
                 )
             return login.failed(id, text)
         notes = self._timeouts(target, session)
