@@ -192,20 +192,20 @@ class Srp:
             if last and last[0] in log:  # the last line before
                 log = log[len(log) - log[::-1].index(last[0]) :]
             return replace(login, problem=failure(number, target, log))
+        present = _facts(self._root).sessions
         # Of several, the last one is this login's.
         session = max(
-            (
-                one
-                for one in sessions_by(login, _facts(self._root).sessions)
-                if one.host not in taken
-            ),
+            (one for one in sessions_by(login, present) if one.host not in taken),
             key=lambda one: one.host or 0,
             default=None,
         )
         if session is None:
             id = "srp-session-gone"
             text = "the kernel accepted the login, and the session is gone again"
-            if number == errno.EEXIST:
+            of_any_gid = replace(login, target=replace(target, dgid=None))
+            if number == errno.EEXIST and not sessions_by(of_any_gid, present):
+                text = "the kernel is still removing an earlier session"
+            elif number == errno.EEXIST:
                 id = "srp-login-not-unique"
                 text = (
                     "the port has a session with this id_ext, ioc_guid and "

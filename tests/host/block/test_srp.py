@@ -101,6 +101,22 @@ def test_a_session_of_another_target_is_not_taken_for_its_own(fake, srp, keys):
     assert other.problem.id == "srp-login-not-unique"
 
 
+def test_a_session_that_the_kernel_still_removes_is_no_other_targets(fake, srp):
+    """It is in the list of srp_conn_unique() for a moment after sysfs has lost it."""
+    fake.session("srp-rxe0-1", {"id_ext": GUID, "ioc_guid": GUID})
+    write = fake.write
+
+    def removed(path, text, timeout_s):
+        number = write(path, text, timeout_s)
+        fake.remove(0)
+        return number
+
+    srp._write = removed
+    (outcome,) = srp.log_in([Login(target(), "rxe0", 1)], 5)
+    assert outcome.problem.id == "srp-session-gone"
+    assert "still removing" in outcome.problem
+
+
 def test_a_session_with_another_gid_is_that_of_another_target(fake, srp):
     gid, far = "fe800000000000000002c90300fb1231", "fe800000000000000002c90300fb1232"
     fake.session("srp-rxe0-1", {"id_ext": GUID, "ioc_guid": GUID, "dgid": far})
