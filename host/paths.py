@@ -23,6 +23,8 @@ RUN_LOCK = "/run/ovirt-rdma/lock"
 CAPS_JSON = "/run/ovirt-rdma/caps.json"
 # The daemon: its tasks, their last runs and when they are due.
 DAEMON_JSON = "/run/ovirt-rdma/daemon.json"
+# The targets of block storage that the daemon leaves logged out.
+LOGGED_OUT_JSON = "/run/ovirt-rdma/block-logged-out.json"
 # The health of the mounts, as the daemon saw it last.
 HEALTH_JSON = "/run/ovirt-rdma/health.json"
 # The network paths of NFS mounts, as the daemon saw and moved them last.

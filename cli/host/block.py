@@ -20,15 +20,9 @@ from ovirt_rdma.cli.parser import (
 from ovirt_rdma.host.block.logins import Target, differences, findings
 from ovirt_rdma.host.block.read import BlockFacts, multipath_findings
 from ovirt_rdma.host.block.sessions import BlockSessions, leaving_sessions
-from ovirt_rdma.host.collect.storage import (
-    ISER,
-    LOGGED_IN,
-    RUNNING,
-    TIMEOUTS,
-    Lun,
-    Session,
-)
+from ovirt_rdma.host.collect.storage import ISER, LOGGED_IN, RUNNING, Lun, Session
 from ovirt_rdma.host.errors import Problem, Sentence, UsageProblem
+from ovirt_rdma.host.facts.infiniband import TIMEOUTS
 from ovirt_rdma.host.policy.block import BlockPolicy
 from ovirt_rdma.host.system.lock import one_run
 from ovirt_rdma.host.system.tree import FileTree
@@ -140,8 +134,9 @@ class LogOut(HostVerb):
     codes = f"0 logged out, 1 failed, 4 a LUN is in use, {OTHER_RUN}"
     examples = ("array1", "0002c90300fb1230", "--all")
     more = (
-        "--all leaves iSER sessions alone that the policy does not have: they may be\n"
-        "VDSM's. The record of open-iscsi stays."
+        "A logout lasts until block login, the next boot or another block: in the\n"
+        "policy. --all leaves iSER sessions alone that the policy does not have: they\n"
+        "may be VDSM's. The record of open-iscsi stays."
     )
 
     names: list[str]
@@ -165,14 +160,15 @@ class LogOut(HostVerb):
         with one_run(context.root, by="block logout"):
             facts = sessions.facts()
             names = None if self.all else self.names
-            leaving, unknown = leaving_sessions(block, facts, names)
+            logins = sessions.logins(block, facts)
+            leaving, targets, unknown = leaving_sessions(logins, facts, names)
             if unknown:
                 raise UsageProblem(
                     "block-session-unknown",
                     f"there is no session with {', '.join(unknown)}",
                     f"{_PROGRAM} block list shows them",
                 )
-            failed = sessions.log_out(leaving)
+            failed = sessions.log_out(leaving, block, targets)
         if output.for_people:
             for session in leaving:
                 output.line(f"{session.title}: logged out.")
@@ -206,7 +202,9 @@ class Rescan(HostVerb):
             for sentence in changes:
                 output.line(f"{sentence}.")
             if not changes:
-                output.line(f"Nothing new in {count(len(before.sessions), 'session')}.")
+                scanned = sum(one.is_up for one in before.sessions)
+                output.line(f"Nothing new in {count(scanned, 'session')}.")
+            output.flush()
         else:
             content = {"changes": sentences(changes), **_facts_document(after)}
             output.document("block-rescan", content)

@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Optional, Union
 
 from ovirt_rdma.host.block.read import BlockFacts
-from ovirt_rdma.host.collect.storage import TIMEOUTS, Session
+from ovirt_rdma.host.collect.storage import Session
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.facts.devices import Netdev, RdmaDevice
-from ovirt_rdma.host.facts.infiniband import partition_of
+from ovirt_rdma.host.facts.infiniband import TIMEOUTS, partition_of
 from ovirt_rdma.host.facts.model import Route
-from ovirt_rdma.host.policy.block import OFF, IserTarget, SrpTarget, Timeout
+from ovirt_rdma.host.policy.block import IserTarget, SrpTarget, Timeout
+from ovirt_rdma.host.policy.texts import OFF
 
 Target = Union[SrpTarget, IserTarget]
 
@@ -84,7 +85,7 @@ def srp_logins(
     left = list(sessions)
     found = []
     for target in targets:
-        if target.uses_rdma_cm:
+        if target.dest:
             ports = _by_route(target, devices, netdevs, by_address)
         else:
             ports = _on_fabric(target, devices)
@@ -103,7 +104,7 @@ def srp_logins(
 def sessions_by(login: Login, sessions: Iterable[Session]) -> list[Session]:
     """Return the sessions that an SRP login can have made.
 
-    The kernel tells logins of one port apart by these identifiers, and by
+    The kernel tells logins of one port apart by the two identifiers, and by
     initiator_ext, which it does not show (srp_conn_unique, ib_srp.c).
     """
     return [
@@ -113,7 +114,31 @@ def sessions_by(login: Login, sessions: Iterable[Session]) -> list[Session]:
         and (one.device, one.port) == (login.device, login.port)
         and one.id_ext == login.target.id_ext
         and one.ioc_guid == login.target.ioc_guid
+        and (None in (one.dgid, login.target.dgid) or one.dgid == login.target.dgid)
     ]
+
+
+def sessions_of(
+    target: Target, logins: Iterable[Login], sessions: Iterable[Session]
+) -> list[Session]:
+    """Return the sessions of ``target``. ``logins`` are those to all targets of the
+    policy: what one of them has is no other's.
+    """
+    logins = list(logins)
+    found = [one.session for one in logins if one.target == target and one.session]
+    # A port that is down has no login now. RDMA CM has one port, and one session.
+    if isinstance(target, SrpTarget) and (target.dgid or not found):
+        given = [one.session for one in logins]
+        found += (
+            one
+            for one in sessions
+            if one not in given
+            and one.device is not None
+            and one.port is not None
+            and _named(target, one.device, one.port)
+            and sessions_by(Login(target, one.device, one.port), [one])
+        )
+    return found
 
 
 def findings(logins: Iterable[Login], facts: BlockFacts) -> list[Sentence]:

@@ -22,6 +22,7 @@ from typing import Optional
 from ovirt_rdma.host.collect.software import multipath_blacklist
 from ovirt_rdma.host.collect.storage import ISCSI, RUNNING, Lun, Session, read_sessions
 from ovirt_rdma.host.errors import Sentence
+from ovirt_rdma.host.system.commands import CommandFailed, Runner
 from ovirt_rdma.host.system.text import whole
 from ovirt_rdma.host.system.tree import FileTree
 
@@ -41,6 +42,9 @@ _TOXIC = tuple("()*+?|^$.\\")
 # ID_SERIAL, scsi_id(8)).
 _DESIGNATORS = {"naa.": "3", "eui.": "2"}
 _SECTOR = 512
+# Of the status of a multipath map: a path's number, and A or F (multipath_status,
+# drivers/md/dm-mpath.c).
+_ACTIVE = re.compile(r"(?<!\S)([0-9]+:[0-9]+) A(?!\S)")
 
 
 @dataclass(frozen=True)
@@ -59,10 +63,12 @@ class BlockFacts:
 
 
 class BlockReader:
-    """Reads the block storage of the host whose files are in ``tree``."""
+    """Reads the block storage of the host whose files are in ``tree``; ``run`` runs its
+    tools, which only :meth:`users` needs.
+    """
 
-    def __init__(self, tree: FileTree) -> None:
-        self._tree = tree
+    def __init__(self, tree: FileTree, run: Optional[Runner] = None) -> None:
+        self._tree, self._run = tree, run
         self._problems: list[str] = []
         self._blacklist: Optional[frozenset[str]] = frozenset()
 
@@ -165,14 +171,33 @@ class BlockReader:
                 self._reach(inner, path, leaving, names, found)
         for holder in self._tree.names(f"{folder}/holders"):
             uuid = self._tree.text(f"{BLOCK}/{holder}/dm/uuid") or ""
-            others = set(self._tree.names(f"{BLOCK}/{holder}/slaves")) - leaving
-            states = [self._tree.text(f"{BLOCK}/{o}/device/state") for o in others]
-            if uuid.startswith(_MULTIPATH) and RUNNING in states:
+            if uuid.startswith(_MULTIPATH) and self._has_other(holder, leaving):
                 continue
             if not uuid.startswith(_MULTIPATH) and not _PARTITION.match(uuid):
                 name = self._tree.text(f"{BLOCK}/{holder}/dm/name") or holder
                 found.append(f"{path}: device {name}")
             self._reach(holder, path, leaving, names, found)
+
+    def _has_other(self, map: str, leaving: set[str]) -> bool:
+        """Return whether a multipath map has a path that runs and is not ``leaving``.
+
+        multipathd fails a path in the map alone: its SCSI device still says running.
+        """
+        text = self._tree.text
+        others = set(self._tree.names(f"{BLOCK}/{map}/slaves")) - leaving
+        running = {
+            text(f"{BLOCK}/{one}/dev")
+            for one in others
+            if text(f"{BLOCK}/{one}/device/state") == RUNNING
+        }
+        name = text(f"{BLOCK}/{map}/dm/name")
+        if not running or name is None or self._run is None:
+            return False
+        try:
+            status = self._run(("dmsetup", "status", "--noflush", name))
+        except CommandFailed:
+            return False
+        return not running.isdisjoint(_ACTIVE.findall(status))
 
     def _mounts(self, paths: dict[str, str]) -> Iterator[str]:
         unread: list[str] = []

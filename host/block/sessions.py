@@ -15,11 +15,15 @@ an interface record that VDSM does not use. A plain discovery would write all re
 the portal again, with their passwords (the default operation is new, update and
 delete): the one that a sentence names is nonpersistent. A login that is there is never
 tried again.
+
+What ``block logout`` has ended stays so: a file in /run names the targets, until a
+login names them, the policy's targets change, or a boot.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import re
 import select
 import subprocess
@@ -27,9 +31,9 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import repeat
 from pathlib import Path
 from typing import Callable, Optional, Union
 
@@ -41,14 +45,15 @@ from ovirt_rdma.host.block.logins import (
     iser_logins,
     login_text,
     sessions_by,
+    sessions_of,
     srp_logins,
     timeout_writes,
 )
 from ovirt_rdma.host.block.read import BLOCK, SRP_LOCAL, BlockFacts, BlockReader
 from ovirt_rdma.host.collect.collector import HostReader
-from ovirt_rdma.host.collect.storage import ISER, SCSI_HOSTS, SRP, SRP_PORTS, Session
+from ovirt_rdma.host.collect.storage import SCSI_HOSTS, SRP, SRP_PORTS, Session
 from ovirt_rdma.host.errors import Refused, Sentence
-from ovirt_rdma.host.paths import under
+from ovirt_rdma.host.paths import LOGGED_OUT_JSON, under
 from ovirt_rdma.host.policy.block import BlockPolicy, IserTarget, SrpTarget
 from ovirt_rdma.host.system.commands import (
     CommandFailed,
@@ -59,6 +64,7 @@ from ovirt_rdma.host.system.commands import (
     run_command,
 )
 from ovirt_rdma.host.system.files import write_kernel_file
+from ovirt_rdma.host.system.json_codec import Envelope, StateFile, digest_of, plain
 from ovirt_rdma.host.system.tree import FileTree
 
 _PROGRAM = Path(__file__).with_name("add_target.py")
@@ -66,7 +72,10 @@ _PROGRAM = Path(__file__).with_name("add_target.py")
 _STARTUP_S = 10.0
 # The kernel removes the LUNs after it has accepted a logout.
 _GONE_S = 10.0
+# All files of a rescan: each may wait for a target.
+_RESCAN_S = 60.0
 _LOOK_S = 0.1
+_NOT_TRIED = "not tried, because other targets took too long"
 
 Write = Callable[[Path, str, float], int]
 """Writes a text to a file within some seconds; returns the errno, 0 for none."""
@@ -108,6 +117,10 @@ def _facts(root: Union[str, Path]) -> BlockFacts:
     return BlockReader(FileTree(root)).facts()
 
 
+def _is_late(end: Optional[float]) -> bool:
+    return end is not None and time.monotonic() >= end
+
+
 class Srp:
     """Acts on the SRP sessions of the host below ``root``; ``run`` runs its tools."""
 
@@ -117,12 +130,16 @@ class Srp:
         self._root, self._run, self._write = root, run, write
 
     def log_in(
-        self, logins: Sequence[Login], timeout_s: float, total_s: Optional[float] = None
+        self,
+        logins: Sequence[Login],
+        timeout_s: float,
+        end: Optional[float] = None,
+        others: Iterable[Login] = (),
     ) -> list[Login]:
         """Make the ``logins`` that have neither session nor problem; return each with
-        its result, in order.
+        its result, in order. ``others`` are those to the other targets of the policy.
 
-        Each has ``timeout_s`` seconds; after ``total_s`` seconds none is begun.
+        Each has ``timeout_s`` seconds; at ``end``, of time.monotonic(), none is begun.
         """
         if any(not one.session and not one.problem for one in logins):
             why = _not_loaded(self._run, "ib_srp", "srp-module-not-loaded")
@@ -130,7 +147,7 @@ class Srp:
                 one if one.session else replace(one, problem=one.problem or why)
                 for one in logins
             ]
-        end = None if total_s is None else time.monotonic() + total_s
+        taken = {one.session.host for one in (*logins, *others) if one.session}
         by_port: dict[str, list[int]] = {}
         for number, login in enumerate(logins):
             if login.problem is None:
@@ -139,18 +156,23 @@ class Srp:
 
         def of_port(numbers: list[int]) -> None:
             for number in numbers:
-                if end is not None and time.monotonic() >= end:
-                    text = "not tried, because other targets took too long"
-                    done[number] = logins[number].failed("srp-login-not-tried", text)
+                login = logins[number]
+                if _is_late(end):
+                    login = login.failed("srp-login-not-tried", _NOT_TRIED)
                 else:
-                    done[number] = self._logged_in(logins[number], timeout_s)
+                    login = self._logged_in(login, timeout_s, taken)
+                if login.session:
+                    taken.add(login.session.host)
+                done[number] = login
 
         if by_port:
             with ThreadPoolExecutor(len(by_port)) as threads:
                 list(threads.map(of_port, by_port.values()))
         return done
 
-    def _logged_in(self, login: Login, timeout_s: float) -> Login:
+    def _logged_in(
+        self, login: Login, timeout_s: float, taken: set[Optional[int]]
+    ) -> Login:
         target = login.target
         assert isinstance(target, SrpTarget)  # noqa: S101  (for mypy)
         if login.session is not None:
@@ -170,15 +192,27 @@ class Srp:
             if last and last[0] in log:  # the last line before
                 log = log[len(log) - log[::-1].index(last[0]) :]
             return replace(login, problem=failure(number, target, log))
+        present = _facts(self._root).sessions
         # Of several, the last one is this login's.
         session = max(
-            sessions_by(login, _facts(self._root).sessions),
+            (one for one in sessions_by(login, present) if one.host not in taken),
             key=lambda one: one.host or 0,
             default=None,
         )
         if session is None:
+            id = "srp-session-gone"
             text = "the kernel accepted the login, and the session is gone again"
-            return login.failed("srp-session-gone", text)
+            of_any_gid = replace(login, target=replace(target, dgid=None))
+            if number == errno.EEXIST and not sessions_by(of_any_gid, present):
+                text = "the kernel is still removing an earlier session"
+            elif number == errno.EEXIST:
+                id = "srp-login-not-unique"
+                text = (
+                    "the port has a session with this id_ext, ioc_guid and "
+                    "initiator_ext that is another target's; write another "
+                    "initiator_ext, or device and port"
+                )
+            return login.failed(id, text)
         notes = self._timeouts(target, session)
         return replace(login, session=session, made=number == 0, notes=notes)
 
@@ -210,7 +244,7 @@ class Srp:
     def _hosts(self) -> set[Optional[int]]:
         return {one.host for one in _facts(self._root).sessions}
 
-    def rescan(self, sessions: Iterable[Session]) -> list[Sentence]:
+    def rescan(self, sessions: Sequence[Session]) -> list[Sentence]:
         """Look for new LUNs and new sizes; return what failed.
 
         VDSM scans Fibre Channel and iSCSI hosts only (lib/vdsm/storage/fc-scan).
@@ -218,15 +252,19 @@ class Srp:
         reader = BlockReader(FileTree(self._root))
         hosts = [one.host for one in sessions]
         before = [lun for host in hosts for lun in reader.luns(host)]
-        files = [f"{SCSI_HOSTS}/host{host}/scan" for host in hosts]
-        errors = [(one, _written(under(self._root, one), "- - -")) for one in files]
-        files = [f"{BLOCK}/{lun.device}/device/rescan" for lun in before]
-        errors += ((one, _written(under(self._root, one), "1")) for one in files)
-        failed = [
-            Sentence("rescan-failed", f"{file} could not be written: {error}")
-            for file, error in errors
-            if error
-        ]
+        writes = [(f"{SCSI_HOSTS}/host{host}/scan", "- - -") for host in hosts]
+        writes += ((f"{BLOCK}/{lun.device}/device/rescan", "1") for lun in before)
+        end, failed = time.monotonic() + _RESCAN_S, []
+        for file, text in writes:
+            left = end - time.monotonic()
+            number = errno.ETIME
+            if left > 0:
+                number = self._write(under(self._root, file), text, left)
+            if number:
+                late = number == errno.ETIME
+                why = f"not within {_RESCAN_S:g} s" if late else os.strerror(number)
+                sentence = f"{file} could not be written: {why}"
+                failed.append(Sentence("rescan-failed", sentence))
         after = {lun.device: lun for host in hosts for lun in reader.luns(host)}
         # Once all paths of a map have the new size.
         for map in sorted(
@@ -304,12 +342,15 @@ class Iser:
     def __init__(self, root: Union[str, Path], run: TimedRunner) -> None:
         self._root, self._run = root, run
 
-    def log_in(self, logins: Sequence[Login], timeout_s: float) -> list[Login]:
+    def log_in(
+        self, logins: Sequence[Login], timeout_s: float, end: Optional[float] = None
+    ) -> list[Login]:
         """Make the ``logins`` that have no session; return each with its result, in
         order.
 
         The database is prepared for one after the other, as VDSM does; then all log in
-        at the same time, each with ``timeout_s`` seconds.
+        at the same time, each with ``timeout_s`` seconds. At ``end``, of
+        time.monotonic(), none is begun.
         """
         if all(login.session for login in logins):
             return list(logins)
@@ -321,11 +362,14 @@ class Iser:
         prepared = [
             login
             if login.session
-            else replace(login, problem=problem or self._prepared(login, timeout_s))
+            else replace(
+                login, problem=problem or self._prepared(login, timeout_s, end)
+            )
             for login in logins
         ]
+        logged_in = partial(self._logged_in, timeout_s=timeout_s, end=end)
         with ThreadPoolExecutor(min(len(prepared), _MOST_LOGINS)) as threads:
-            return list(threads.map(self._logged_in, prepared, repeat(timeout_s)))
+            return list(threads.map(logged_in, prepared))
 
     def log_out(self, session: Session) -> Optional[Sentence]:
         """End a session; return why that failed. The record stays."""
@@ -339,10 +383,14 @@ class Iser:
                 return Sentence("iser-logout-failed", text)
         return None
 
-    def _prepared(self, login: Login, timeout_s: float) -> Optional[Sentence]:
+    def _prepared(
+        self, login: Login, timeout_s: float, end: Optional[float]
+    ) -> Optional[Sentence]:
         """Make the interface record and the target's, where they are missing; return
         why that failed.
         """
+        if _is_late(end):
+            return Sentence("iser-login-not-tried", _NOT_TRIED)
         target = _target_of(login)
         try:
             return self._interface(target.interface) or self._record(target, timeout_s)
@@ -358,9 +406,8 @@ class Iser:
     def _interface(self, name: str) -> Optional[Sentence]:
         transport = dict(_TRANSPORTS.findall(self._database("iface"))).get(name)
         if transport is None:
-            self._database("iface", "-I", name, "-o", "new")
-            key = ("-n", "iface.transport_name", "-v", _TRANSPORT)
-            self._database("iface", "-I", name, "-o", "update", *key)
+            own = ("iface", "-I", name)
+            self._make(own, own, {"iface.transport_name": _TRANSPORT})
         elif transport != _TRANSPORT:
             text = (
                 f"the interface record {name} has the transport {transport}; remove "
@@ -393,26 +440,40 @@ class Iser:
             if target.interface in names:
                 return None  # perhaps with a password
         own = ("-I", target.interface)
-        new = ("-T", target.iqn, "-p", f"{target.portal},{_TAG}", *own, "-o", "new")
-        self._database("node", *new)
+        new = ("node", "-T", target.iqn, "-p", f"{target.portal},{_TAG}", *own)
         limit = min(_LOGIN_S, max(1, int(timeout_s)))
-        for name, value in (
+        attempts = max(1, int(timeout_s) // limit)
+        values = {
             # EL's iscsid.conf says automatic: iscsi.service would log in at boot.
-            ("node.startup", "manual"),
-            ("node.conn[0].timeo.login_timeout", limit),
+            "node.startup": "manual",
+            "node.conn[0].timeo.login_timeout": f"{limit}",
             # iscsid ends its attempts when the login's own timeout is over.
-            ("node.session.initial_login_retry_max", max(1, int(timeout_s) // limit)),
-        ):
-            key = ("-n", name, "-v", f"{value}")
-            self._database("node", *portal, *own, "-o", "update", *key)
+            "node.session.initial_login_retry_max": f"{attempts}",
+        }
+        self._make(new, ("node", *portal, *own), values)
         return None
+
+    def _make(
+        self, new: Sequence[str], record: Sequence[str], values: dict[str, str]
+    ) -> None:
+        """Make a record with ``values``; if that fails, none is left."""
+        try:
+            self._database(*new, "-o", "new")
+            for name, value in values.items():
+                self._database(*record, "-o", "update", "-n", name, "-v", value)
+        except BaseException:
+            with suppress(CommandFailed):
+                self._database(*record, "-o", "delete")
+            raise
 
     def _database(self, *words: str) -> str:
         return self._run(("iscsiadm", "-m", *words), _DATABASE_S)
 
-    def _logged_in(self, login: Login, timeout_s: float) -> Login:
+    def _logged_in(self, login: Login, timeout_s: float, end: Optional[float]) -> Login:
         if login.session or login.problem:
             return login
+        if _is_late(end):
+            return login.failed("iser-login-not-tried", _NOT_TRIED)
         target = _target_of(login)
         where = ("-T", target.iqn, "-p", target.portal)
         words = ("iscsiadm", "-m", "node", *where, "-I", target.interface, "-l")
@@ -464,13 +525,31 @@ def _targets_of(target: IserTarget) -> str:
     )
 
 
+@dataclass(frozen=True)
+class _LoggedOut:
+    """The names of ``targets`` that stay logged out while ``block``, the digest of that
+    part of the policy, is the same.
+    """
+
+    block: str
+    targets: tuple[str, ...]
+
+    def is_fresh(self, now_s: float) -> bool:
+        return True  # until the next boot
+
+
+_LOGGED_OUT = StateFile(
+    LOGGED_OUT_JSON, Envelope("block-logged-out"), _LoggedOut, "logouts"
+)
+
+
 class BlockSessions:
     """The sessions of the host below ``root``."""
 
     def __init__(self, root: str) -> None:
         self._root = root
-        run = run_command if root == "/" else partial(_not_run, root)
-        self._srp, self._iser = Srp(root, run), Iser(root, run)
+        self._run = run_command if root == "/" else partial(_not_run, root)
+        self._srp, self._iser = Srp(root, self._run), Iser(root, self._run)
 
     def facts(self) -> BlockFacts:
         """Read all sessions with their LUNs."""
@@ -497,26 +576,46 @@ class BlockSessions:
         total_s: Optional[float] = None,
     ) -> list[Login]:
         """Make the logins to ``targets``, of ``block``, that have no session; return
-        all with their results.
+        all with their results. None of them stays logged out.
 
-        After ``total_s`` seconds none is begun.
+        After ``total_s`` seconds none is begun. Raises Problem.
         """
+        end = None if total_s is None else time.monotonic() + total_s
+        named = {one.name for one in targets}
+        self._leave_out(block, self.logged_out(block) - named)
         # Of all targets, so that each session belongs to one of them.
-        logins = [x for x in self.logins(block, self.facts()) if x.target in targets]
+        every = self.logins(block, self.facts())
+        logins = [one for one in every if one.target in targets]
+        others = [one for one in every if one.target not in targets]
         srp = [one for one in logins if isinstance(one.target, SrpTarget)]
         iser = [one for one in logins if isinstance(one.target, IserTarget)]
         return [
-            *self._srp.log_in(srp, block.login_timeout, total_s),
-            *self._iser.log_in(iser, block.login_timeout),
+            *self._srp.log_in(srp, block.login_timeout, end, others),
+            *self._iser.log_in(iser, block.login_timeout, end),
         ]
 
-    def log_out(self, leaving: Sequence[Session]) -> list[Sentence]:
-        """End the sessions ``leaving``; return what failed.
+    def logged_out(self, block: BlockPolicy) -> set[str]:
+        """Return the names of the targets of ``block`` that stay logged out."""
+        state = _LOGGED_OUT.read(self._root)
+        is_of_block = state and state.block == digest_of(plain(block))
+        return set(state.targets) if state and is_of_block else set()
 
-        Raises Refused, and ends none, if one of their LUNs is in use.
+    def _leave_out(self, block: BlockPolicy, names: Iterable[str]) -> None:
+        old = _LOGGED_OUT.read(self._root)
+        new = _LoggedOut(digest_of(plain(block)), tuple(sorted(names)))
+        if new != old and (old or new.targets):
+            _LOGGED_OUT.write(self._root, new)
+
+    def log_out(
+        self, leaving: Sequence[Session], block: BlockPolicy, names: Iterable[str]
+    ) -> list[Sentence]:
+        """End the sessions ``leaving``; return what failed. The targets ``names``, of
+        ``block``, stay logged out: :meth:`logged_out`.
+
+        Raises Refused, and ends none, if one of their LUNs is in use; and Problem.
         """
         devices = [lun.device for one in leaving for lun in one.luns]
-        users = BlockReader(FileTree(self._root)).users(devices)
+        users = BlockReader(FileTree(self._root), self._run).users(devices)
         if users:
             raise Refused(
                 "block-in-use",
@@ -525,44 +624,56 @@ class BlockSessions:
                 f"{'; '.join(users)}",
                 "put the host into maintenance, or end these",
             )
+        self._leave_out(block, self.logged_out(block).union(names))
         ends = {True: self._srp.log_out, False: self._iser.log_out}
         return [why for one in leaving if (why := ends[one.protocol == SRP](one))]
 
-    def rescan(self, sessions: Iterable[Session]) -> list[Sentence]:
-        """Look for new LUNs and new sizes; return what failed."""
-        return self._srp.rescan(one for one in sessions if one.is_up)
+    def rescan(self, sessions: Sequence[Session]) -> list[Sentence]:
+        """Look for new LUNs and new sizes; return what failed, and which are down."""
+        up = [one for one in sessions if one.is_up]
+        down = [
+            Sentence("rescan-failed", f"{one.title} is {one.state}, and not rescanned")
+            for one in sessions
+            if not one.is_up
+        ]
+        return [*down, *self._srp.rescan(up)]
 
 
 def leaving_sessions(
-    block: BlockPolicy, facts: BlockFacts, names: Optional[Sequence[str]]
-) -> tuple[list[Session], list[str]]:
-    """Return the sessions that ``names`` mean, and the names that mean none.
+    logins: Sequence[Login], facts: BlockFacts, names: Optional[Sequence[str]]
+) -> tuple[list[Session], list[str], list[str]]:
+    """Return the sessions that ``names`` mean, the names of the targets that these are
+    of, and the names that mean none.
 
-    A name is that of a target in ``block``, an ioc_guid or an IQN. None: all of SRP,
-    and those of iSER that ``block`` has, as others may be VDSM's. Pure.
+    A name is that of a target in ``logins``, which are those to all targets of the
+    policy, an ioc_guid or an IQN. None: all of SRP, and those of iSER that ``logins``
+    have, as others may be VDSM's. Pure.
     """
-    logins = iser_logins(block.iser, facts.sessions)
-    iser = {one.session.number: one.target.name for one in logins if one.session}
+    own = {
+        one.target.name: sessions_of(one.target, logins, facts.sessions)
+        for one in logins
+    }
     if names is None:
-        return [
-            one for one in facts.sessions if one.protocol == SRP or one.number in iser
-        ], []
-    known = {target.name for target in block.targets}
-    found: list[Session] = []
-    unknown = []
+        iser = [one.session for one in logins if one.session]
+        found = [one for one in facts.sessions if one.protocol == SRP or one in iser]
+        return found, list(own), []
+    found, unknown = [], []
     for name in names:
-        guids = {one.ioc_guid for one in block.srp if one.name == name}
-        guids.add(name.lower().removeprefix("0x"))
+        guid = name.lower().removeprefix("0x")
         of_name = [
             one
             for one in facts.sessions
-            if (one.protocol == SRP and one.ioc_guid in guids)
-            or (one.protocol == ISER and name in (one.iqn, iser.get(one.number)))
+            if one in own.get(name, ()) or name == one.iqn or guid == one.ioc_guid
         ]
-        if not of_name and name not in known:
+        if not of_name and name not in own:
             unknown.append(name)
         found += (one for one in of_name if one not in found)
-    return found, unknown
+    targets = [
+        name
+        for name, sessions in own.items()
+        if name in names or any(one in found for one in sessions)
+    ]
+    return found, targets, unknown
 
 
 def _not_run(root: str, argv: Sequence[str], timeout_s: float = 0) -> str:

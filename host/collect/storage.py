@@ -26,6 +26,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Optional, Union
 
 from ovirt_rdma.host.collect.tools import Tools
+from ovirt_rdma.host.facts.infiniband import TIMEOUTS
 from ovirt_rdma.host.facts.model import DegradedMark, NfsExport, NfsMount, NfsServer
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.json_codec import Envelope, Records, json_value, plain
@@ -227,8 +228,7 @@ def marks_from_json(data: bytes) -> tuple[DegradedMark, ...]:
 SRP, ISER, ISCSI = "srp", "iser", "iscsi"
 # The states in sysfs of a session that works.
 RUNNING, LOGGED_IN = "running", "LOGGED_IN"
-# The timeouts of an SRP session, and the word for one that is off.
-TIMEOUTS = ("fast_io_fail_tmo", "dev_loss_tmo", "reconnect_delay")
+# A timeout of an SRP session that is off.
 _OFF = "off"
 
 SRP_PORTS = "/sys/class/srp_remote_ports"
@@ -349,7 +349,8 @@ def _srp(tree: FileTree, problems: list[str]) -> Iterator[Session]:
         port = tree.number(f"{folder}/local_ib_port", problems)
         if device is None or port is None or id_ext is None or ioc_guid is None:
             continue
-        dgid = tree.text(f"{folder}/dgid")
+        # The target of the login; dgid is where that has sent it.
+        dgid = tree.text(f"{folder}/orig_dgid")
         remote = remote_ports.get(host[1])
         texts = [
             tree.text(f"{SRP_PORTS}/{remote}/{key}") if remote else None

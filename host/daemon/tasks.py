@@ -4,8 +4,9 @@ children of partitions.
 
 ``ovirt-rdma-block.service`` makes the logins at boot: vdsmd waits until all targets are
 logged in, and BOOT_S seconds at most. What is not logged in then is tried again by a
-task of the daemon, less and less often; a session that was there once is the kernel's
-or iscsid's to keep. The task also looks for new LUNs and sizes.
+task of the daemon, less and less often. So is a session that the kernel has given up
+(dev_loss_tmo of SRP); as long as it is there, the kernel or iscsid connects it again.
+The task also looks for new LUNs and sizes.
 
 The hook after_get_caps adds the capabilities to those of VDSM. They depend on how the
 host is configured, never on the state of a link: the engine uses what it reads until it
@@ -22,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Optional
 
-from ovirt_rdma.host.block.logins import Target, differences
+from ovirt_rdma.host.block.logins import Login, Target, differences
 from ovirt_rdma.host.block.sessions import BlockSessions
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import Note, Result, Task, Turn
@@ -54,6 +55,8 @@ BOOT_UNIT = "ovirt-rdma-block.service"
 # At boot a port becomes ACTIVE, and gets its address, within seconds.
 _BOOT_RETRY_S = 2.0
 _FIRST_RETRY_S, _SELDOM_S = 30.0, 600.0
+# How often the daemon looks for sessions that are gone.
+_LOOK_S = 60.0
 
 
 def log_in_at_boot(
@@ -89,7 +92,10 @@ def log_in_at_boot(
         pending = block.targets
         while pending:
             try:
-                pending, problems = _log_in(root, BOOT_UNIT, block, pending, note)
+                with one_run(root, by=BOOT_UNIT):
+                    failed = _log_in(root, block, pending, note)
+                pending = [one.target for one in failed]
+                problems = [_why(one) for one in failed]
             except LockHeld as held:  # the next time is soon enough
                 problems = [held.one_line]
             if not pending or clock() + _BOOT_RETRY_S >= deadline:
@@ -108,28 +114,28 @@ def log_in_at_boot(
 
 
 def _log_in(
-    root: str, by: str, block: BlockPolicy, pending: Sequence[Target], note: Note
-) -> tuple[list[Target], list[str]]:
-    """Try ``pending`` targets of ``block``; return those that have no session, and why.
-
-    Raises LockHeld, and Problem.
+    root: str, block: BlockPolicy, targets: Sequence[Target], note: Note
+) -> list[Login]:
+    """Log in to ``targets`` of ``block``, under the lock of the host; return the logins
+    that failed. Raises Problem.
     """
-    with one_run(root, by=by):
-        logins = BlockSessions(root).log_in(block, pending, BOOT_S)
+    logins = BlockSessions(root).log_in(block, targets, BOOT_S)
     for one in logins:
         if one.made:
             note(f"{one.title}: logged in")
         for sentence in one.notes:
             note(sentence)
-    failed = [
-        (one.target, f"{one.title}: {one.problem}") for one in logins if one.problem
-    ]
-    targets = [target for target, _ in failed]
-    return [one for one in pending if one in targets], [why for _, why in failed]
+    return [one for one in logins if one.problem]
+
+
+def _why(login: Login) -> str:
+    return f"{login.title}: {login.problem}"
 
 
 class BlockLogins(Task):
-    """Repeats logins that failed, and rescans, on the host below ``root``."""
+    """Logs in to targets that have no session, and rescans, on the host below
+    ``root``.
+    """
 
     name = "block"
     changes_host = True
@@ -138,7 +144,7 @@ class BlockLogins(Task):
     deadline_s = 300.0
     off = "the policy has no targets"
     carried = (
-        *("_block", "_pending", "_problems"),
+        *("_block", "_pending", "_failed", "_not_scanned"),
         *("_retry_s", "_next_try", "_next_scan"),
     )
 
@@ -149,7 +155,8 @@ class BlockLogins(Task):
         self._clock = clock
         self._block: Optional[BlockPolicy] = None
         self._pending: list[Target] = []
-        self._problems: list[str] = []
+        self._failed: list[Login] = []
+        self._not_scanned: list[str] = []
         self._retry_s = _FIRST_RETRY_S
         self._next_try = self._next_scan = math.inf
 
@@ -161,34 +168,54 @@ class BlockLogins(Task):
     def run(self, turn: Turn) -> Result:
         """Do what is due. Raises LockHeld, and Problem."""
         block, now = turn.policy.block, self._clock()
-        if block != self._block:
-            self._block, self._pending = block, block.targets
-            self._problems, self._retry_s = [], _FIRST_RETRY_S
-            self._next_try = now
+        sessions = BlockSessions(self.root)
+        logins = sessions.logins(block, sessions.facts())
+        gone = {one.target for one in logins if one.session is None}
+        missing = [one for one in block.targets if one in gone]
+        if block != self._block:  # all of them, for their timeouts
+            missing, self._pending = block.targets, []
+            self._failed, self._not_scanned = [], []
             self._next_scan = now + (block.rescan_interval or math.inf)
-        if self._pending and now >= self._next_try:
-            self._pending, self._problems = _log_in(
-                self.root, DAEMON_UNIT, block, self._pending, turn.note
-            )
+        out = sessions.logged_out(block)
+        missing = [one for one in missing if one.name not in out]
+        if any(one not in self._pending for one in missing):
+            self._next_try, self._retry_s = now, _FIRST_RETRY_S
+        if missing and now >= self._next_try:
+            with one_run(self.root, by=DAEMON_UNIT):
+                # A logout may have been faster.
+                out = sessions.logged_out(block)
+                missing = [one for one in missing if one.name not in out]
+                self._failed = _log_in(self.root, block, missing, turn.note)
+            failed = {one.target for one in self._failed}
+            missing = [one for one in missing if one in failed]
             self._next_try = self._clock() + self._retry_s
             self._retry_s = min(2 * self._retry_s, _SELDOM_S)
-        failed: list[str] = []
+        self._block, self._pending = block, missing
         if block.rescan_interval and now >= self._next_scan:
             with one_run(self.root, by=DAEMON_UNIT):
-                sessions = BlockSessions(self.root)
                 before = sessions.facts()
-                failed = [str(one) for one in sessions.rescan(before.sessions)]
+                self._not_scanned = [
+                    str(one) for one in sessions.rescan(before.sessions)
+                ]
                 after = sessions.facts()
             self._next_scan = self._clock() + block.rescan_interval
             for sentence in differences(before, after):
                 turn.note(sentence)
-        tries = self._next_try if self._pending else math.inf
-        problems = (*self._problems, *failed)
-        missing = f"{len(self._pending)} of {len(block.targets)} are not logged in"
+        out &= {one.name for one in gone}
+        said, number = "all are logged in", len(missing) + len(out)
+        if number:
+            said = f"{number} of {len(block.targets)} are not logged in"
+        if out:
+            said += f" (block logout: {', '.join(sorted(out))})"
+        tries = self._next_try if missing else math.inf
+        looks = self._clock() + (_LOOK_S if block.targets else math.inf)
         return Result(
-            f"targets: {missing if self._pending else 'all are logged in'}",
-            problems,
-            max(0.0, min(tries, self._next_scan) - self._clock()),
+            f"targets: {said}",
+            (
+                *(_why(one) for one in self._failed if one.target in missing),
+                *self._not_scanned,
+            ),
+            max(0.0, min(tries, looks, self._next_scan) - self._clock()),
         )
 
 

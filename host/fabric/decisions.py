@@ -598,6 +598,8 @@ def findings(policy: FabricPolicy, fabric: FabricFacts) -> Iterator[Finding]:
     """
     definitions = definitions_of(policy)
     named = {member.port for one in definitions for member in one.members}
+    guids = [guid for host in policy.hosts for guid in host.guids]
+    named.update(map(guid_text, policy.manager_guids.union(guids)))
     for subnet in fabric.subnets:
         port, about = subnet.port.port, About(PORT, subnet.port.title)
         text = f"the port is {port.state} ({port.physical_state})"
@@ -627,6 +629,17 @@ def _partitions(
             "manager's host or switch"
         )
     table = [int(one.value, 16) for one in subnet.port.port.pkeys]
+    if subnet.master is None:  # SELF may be this port
+        with_self = membership(definitions, guid, manager=True)
+        without = membership(definitions, guid, manager=False)
+        unknown = {key for key, kind in with_self.items() if without.get(key) != kind}
+        definitions = [one for one in definitions if one.pkey not in unknown]
+        table = [one for one in table if partition_bits(one) not in unknown]
+        for pkey in sorted(unknown):
+            yield About(PKEYS, title).skips(
+                f"{full_member(pkey)} is not compared: it has SELF, and the subnet "
+                "manager is unknown"
+            )
     wrong = unlike(definitions, subnet.groups, {guid: table}, managers, guid)
     of_port = [one for one in wrong if one.id.startswith("port-")]
     for sentence in wrong:
@@ -686,7 +699,9 @@ def _groups(subnet: Subnet) -> Iterator[Finding]:
 def _of_our_opensm(policy: FabricPolicy, fabric: FabricFacts) -> Iterator[Finding]:
     rules = rules_of(policy, fabric)
     titles = {one.port.guid: one.port.title for one in fabric.subnets}
-    if rules and not fabric.ours:
+    if rules and fabric.ours:
+        yield from _without_our_opensm(rules[0], fabric)
+    elif rules:
         yield About(RULE).fails(
             "the policy names this host in fabric.subnet_managers, and no opensm of "
             "ovirt-rdma is running",
@@ -698,8 +713,41 @@ def _of_our_opensm(policy: FabricPolicy, fabric: FabricFacts) -> Iterator[Findin
         if not rules:
             text = f"{runs}, and the policy does not name this host"
             yield about.fails(text, f"{VERB} disable")
+        elif process.guid not in _meant_ports(rules[0], fabric):
+            text = f"{runs}, and the policy does not name this port"
+            yield about.fails(text, ENABLE)
         elif process.priority != rules[0].priority:
             text = f"{runs}, and the policy says {rules[0].priority}"
             yield about.fails(text, ENABLE)
         else:
             yield about.passes(runs)
+
+
+def _without_our_opensm(
+    rule: SubnetManagerRule, fabric: FabricFacts
+) -> Iterator[Finding]:
+    """Yield the ports of ``rule`` at which our opensm should run, and does not."""
+    running = [process.guid for process in fabric.ours]
+    ports, refusals = ports_of(rule, [one.port for one in fabric.subnets])
+    for port in ports:
+        if port.guid not in running:
+            yield About(RULE, port.title).fails(
+                "the policy names this port in fabric.subnet_managers, and no opensm "
+                "of ovirt-rdma is running there",
+                ENABLE,
+            )
+    for refusal in refusals:
+        if refusal.id == "port-unknown":
+            yield About(RULE, rule.host).fails(str(refusal), refusal.fix)
+
+
+def _meant_ports(rule: SubnetManagerRule, fabric: FabricFacts) -> frozenset[str]:
+    """Return the GUIDs at which ``rule`` lets our opensm run, with a link or without;
+    all, if it does not say which.
+    """
+    ports, _ = ports_of(rule, [one.port for one in fabric.subnets])
+    if rule.ports:
+        found = frozenset(guid_text(port) for port in rule.ports if port != ALL)
+    else:
+        found = frozenset(port.guid for port in ports)
+    return found or fabric.guids

@@ -32,6 +32,15 @@ class PciLink:
 
 # The driver of PCI functions that virtual machines use.
 VFIO = "vfio-pci"
+# Of a VF to which none is assigned, as in VfPort.
+NO_GUID = "0000:0000:0000:0000"
+
+
+def vf_values(values: Mapping[int, str]) -> str:
+    """Return the values of a property of VFs, by number, as one text:
+    ``0=auto 1=disable``.
+    """
+    return " ".join(f"{number}={value}" for number, value in sorted(values.items()))
 
 
 def mlx4_function(pf: str, number: int) -> str:

@@ -29,6 +29,10 @@ DEFAULT_PARTITION = 0x7FFF
 # full ones.
 FULL, LIMITED, BOTH = MEMBERSHIPS = ("full", "limited", "both")
 
+# The timeouts of an SRP session, in the policy and in /sys/class/srp_remote_ports
+# (drivers/scsi/scsi_transport_srp.c).
+TIMEOUTS = ("fast_io_fail_tmo", "dev_loss_tmo", "reconnect_delay")
+
 # What a member of a partition can be in opensm besides a GUID.
 ALL, ALL_CAS, ALL_SWITCHES, ALL_ROUTERS, SELF = PORT_WORDS = (
     "ALL",

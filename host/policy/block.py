@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Optional, Union
 
+from ovirt_rdma.host.facts.infiniband import TIMEOUTS
 from ovirt_rdma.host.policy import texts
 from ovirt_rdma.host.policy.forms import (
     NAME,
@@ -30,8 +31,8 @@ from ovirt_rdma.host.policy.forms import (
     key,
     repeated,
 )
+from ovirt_rdma.host.policy.texts import OFF
 
-OFF = "off"
 Timeout = Union[int, str, None]
 """Seconds or OFF; None for the kernel's own value."""
 
@@ -157,14 +158,8 @@ class SrpTarget(Numbered):
     dev_loss_tmo: Timeout = key(Number(1, _INT, word=OFF), None)
     reconnect_delay: Timeout = key(Number(1, _INT, word=OFF), None)
 
-    @property
-    def uses_rdma_cm(self) -> bool:
-        """Whether an IP address leads to it, so that RoCE and iWARP do too."""
-        return self.dest is not None
-
 
 _IB_CM = ("dgid", "pkey", "service_id")
-_TIMEOUTS = ("fast_io_fail_tmo", "dev_loss_tmo", "reconnect_delay")
 
 
 def _check_target(target: Given) -> None:
@@ -184,8 +179,8 @@ def _check_target(target: Given) -> None:
             f"has no way to the target: write dest, or add {missing}, which ibsrpdm -c "
             "shows",
         )
-    if target.keys() >= target.written & {*_TIMEOUTS}:
-        problem = timeouts_problem(*map(target.get, _TIMEOUTS))
+    if target.keys() >= target.written & {*TIMEOUTS}:
+        problem = timeouts_problem(*map(target.get, TIMEOUTS))
         if problem:
             sentence = f"{problem}; the kernel refuses that"
             target.refuse((), "timeouts-exclude-each-other", sentence)

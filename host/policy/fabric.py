@@ -35,8 +35,8 @@ from ovirt_rdma.host.policy.forms import (
     key,
     repeated,
 )
+from ovirt_rdma.host.policy.texts import OFF, ON
 
-ON, OFF = "on", "off"
 # Of a subnet manager: 4 bits (include/iba/ib_types.h, ib_sm_info_t, pri_state).
 HIGHEST_PRIORITY = 15
 _ON_OFF = Text(choices=(ON, OFF), normal=lambda text: text == ON, written=True)

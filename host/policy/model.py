@@ -46,10 +46,10 @@ from ovirt_rdma.host.policy.forms import (
     key,
     repeated,
 )
+from ovirt_rdma.host.policy.texts import OFF, ON
 from ovirt_rdma.host.system.json_codec import Records, WrongRecord, digest_of, plain
 
 AUTO, DATAGRAM, CONNECTED = TRANSPORT_MODES = infiniband.MODES
-ON, OFF = "on", "off"
 OFFLOAD_CHOICES = (AUTO, ON, OFF)
 INFINIBAND, ETHERNET = "infiniband", "ethernet"
 LINK_LAYERS = (INFINIBAND, ETHERNET)

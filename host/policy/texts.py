@@ -27,6 +27,8 @@ from ovirt_rdma.host.facts.infiniband import (
 )
 from ovirt_rdma.host.policy.forms import Refused, Text
 
+ON, OFF = "on", "off"
+
 # Patterns are texts, compiled when they are needed: vdsmd loads this module.
 
 # InfiniBand

@@ -42,7 +42,8 @@ from ovirt_rdma.host.facts.infiniband import (
     partition_of,
 )
 from ovirt_rdma.host.facts.model import SETS_MODE
-from ovirt_rdma.host.policy.model import AUTO, OFF, ON
+from ovirt_rdma.host.policy.model import AUTO
+from ovirt_rdma.host.policy.texts import OFF, ON
 from ovirt_rdma.host.rules import ipoib
 from ovirt_rdma.host.rules.base import (
     FAIL,

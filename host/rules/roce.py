@@ -15,7 +15,8 @@ from typing import Callable, Optional
 
 from ovirt_rdma.host.facts.adapter_models import MLX5
 from ovirt_rdma.host.facts.devices import CELL, Buffer, Dcb, Netdev, buffers_text
-from ovirt_rdma.host.policy.model import ON, TCP, RoceClass
+from ovirt_rdma.host.policy.model import TCP, RoceClass
+from ovirt_rdma.host.policy.texts import ON
 from ovirt_rdma.host.rules.base import (
     DCB,
     LINK_DOWN,

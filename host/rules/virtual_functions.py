@@ -18,7 +18,14 @@ from dataclasses import dataclass
 from typing import Callable, Optional
 
 from ovirt_rdma.host.facts.adapter_models import MLX4, MLX5
-from ovirt_rdma.host.facts.devices import Adapter, Guid, RdmaDevice, VirtualFunction
+from ovirt_rdma.host.facts.devices import (
+    NO_GUID,
+    Adapter,
+    Guid,
+    RdmaDevice,
+    VirtualFunction,
+    vf_values,
+)
 from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.policy.model import DERIVED, ETH, IB, VfRule, vf_rule_for
 from ovirt_rdma.host.rules.base import (
@@ -115,7 +122,6 @@ PORT_TYPE = each(
     "the policy has no port_type for a port of this host",
 )
 
-NO_GUID = "0000:0000:0000:0000"
 _GROUP, _LOCAL = 0x01, 0x02
 
 
@@ -355,8 +361,11 @@ def _not_there(pf: _Pf, about: About, key: str, why: str) -> Finding:
 def _pkeys(
     view: View, about: About, pf: _Pf, pkeys: tuple[str, ...]
 ) -> Iterator[Outcome]:
-    """Yield outcomes for mlx4's table, which has places in the port's own table."""
-    tables = []
+    """Yield outcomes for mlx4's table, which has places in the port's own table. That
+    of an Ethernet port cannot be written (add_port() in
+    drivers/infiniband/hw/mlx4/sysfs.c).
+    """
+    tables: dict[int, str] = {}
     for port in filter(lambda port: port.is_infiniband, pf.device.ports):
         places = {partition_of(p.value): p.index for p in reversed(port.pkeys)}
         missing = [p for p in pkeys if partition_of(p) not in places]
@@ -368,18 +377,19 @@ def _pkeys(
             )
             return
         indexes = ",".join(str(places[partition_of(p)]) for p in pkeys)
-        tables.append(f"{port.number}:{indexes}")
+        tables[port.number] = f"{port.number}:{indexes}"
     present = {
         vf.number: "/".join(
             f"{port.number}:{','.join(map(str, port.pkey_indexes))}"
             for port in vf.ports
+            if port.number in tables
         )
         for vf in pf.vfs
     }
     yield from _outcomes(
         *(view, about, pf, "pkeys"),
         present=present,
-        wanted=dict.fromkeys(present, "/".join(tables)),
+        wanted=dict.fromkeys(present, "/".join(tables.values())),
         sentence=f"give the VFs of {pf.name} the P_Keys {', '.join(pkeys)}",
         reason="mlx4 shows a VF only those entries of the port's P_Key table that it "
         "is given",
@@ -469,9 +479,7 @@ def _outcomes(
 
 
 def _text(values: _Values) -> Optional[str]:
-    return " ".join(f"{n}={value}" for n, value in sorted(values.items()) if value) or (
-        None
-    )
+    return vf_values({n: value for n, value in values.items() if value}) or None
 
 
 def _named(numbers: Collection[int]) -> str:

@@ -52,7 +52,8 @@ from ovirt_rdma.storage.messages import classify
 FOLDER = "/run/ovirt-rdma-bench"
 MOUNT = f"{FOLDER}/mount"
 LOCK = f"{FOLDER}/lock"
-# Present while there may be something to remove: the name of the scratch folder.
+# Present while there may be something to remove: the name of the scratch folder, and,
+# once that may be in the export, export and options that mounted it last. A line each.
 _RECORD = f"{FOLDER}/record"
 _SCRATCH = ".ovirt-rdma-bench-"
 _NAME = re.compile(re.escape(_SCRATCH) + "[0-9a-f]{12}")
@@ -111,8 +112,8 @@ class Scratch:
         # The file: open while its export is mounted; its number on the server.
         self._file: Optional[int] = None
         self._inode = 0
-        # What is measured.
-        self._export = ""
+        # What is mounted, and what was when the file was seen last: export, options.
+        self._mounted = self._seen = ("", "")
 
     @contextlib.contextmanager
     def only_run(self) -> Iterator[None]:
@@ -168,14 +169,11 @@ class Scratch:
 
     def mount(self, export: str, options: str, *, over_rdma: bool) -> None:
         """Mount ``export``. Raises Problem with the reason of mount.nfs."""
-        self._export = export
+        self._mounted = (export, options)
         with _in_folder():
-            write_atomically(under(self._root, _RECORD), self.name.encode(), 0o600)
-            self.mountpoint.mkdir(mode=0o700, exist_ok=True)
-        # Not mount(8), whose last line is about dmesg.
-        command = ["mount.nfs", export, str(self.mountpoint), "-o", options]
+            self._write_record()
         try:
-            self._run(command, _MOUNT_S)
+            self._mount(export, options)
         except CommandTimeout:
             raise Problem(
                 "bench-mount-timeout",
@@ -190,6 +188,23 @@ class Scratch:
                 f" ({found.text})",
                 found.fix,
             ) from None
+
+    def _mount(self, export: str, options: str) -> None:
+        with _in_folder():
+            self.mountpoint.mkdir(mode=0o700, exist_ok=True)
+        # Not mount(8), whose last line is about dmesg.
+        command = ["mount.nfs", export, str(self.mountpoint), "-o", options]
+        self._run(command, _MOUNT_S)
+
+    def _write_record(self) -> None:
+        text = "\n".join((self.name, *self._seen))
+        write_atomically(under(self._root, _RECORD), os.fsencode(text), 0o600)
+
+    def _see(self) -> None:
+        """Record that the scratch folder is, or will be, in what is mounted."""
+        with _in_folder():
+            self._seen = self._mounted
+            self._write_record()
 
     def domain(self) -> Optional[str]:
         """Return the name of a storage domain in the mounted export, or None.
@@ -212,6 +227,7 @@ class Scratch:
         """Make the scratch folder in the mount, with a file of ``size`` bytes; a folder
         that is left there is removed. Raises Problem.
         """
+        self._see()
         with _in_export():
             with contextlib.suppress(FileNotFoundError):
                 # rm would empty what is mounted in its place.
@@ -242,6 +258,7 @@ class Scratch:
         own = (mount.st_dev, self._inode)
         if not stat.S_ISREG(file.st_mode) or (file.st_dev, file.st_ino) != own:
             raise _replaced("it is another file")
+        self._see()
 
     def check_written(self, size: int) -> None:
         """Check that the file has ``size`` bytes, and at its end no zeros, as before it
@@ -306,11 +323,12 @@ class Scratch:
                 os.killpg(process.pid, signal.SIGKILL)
             end_command(process, _KILLED_S)
             if isinstance(error, CommandTimeout):
+                export, _ = self._mounted
                 raise Problem(
                     "bench-too-slow",
                     f"fio was still running after {seconds + _FIO_S:g} s: the server "
                     "answers too slowly to be measured, or no longer",
-                    f"look at the server and the way to it: {nfs_check(self._export)}",
+                    f"look at the server and the way to it: {nfs_check(export)}",
                 ) from None
             if isinstance(error, CommandFailed):
                 raise incomplete(str(error)) from None
@@ -345,26 +363,36 @@ class Scratch:
         )
 
     def clean(self) -> None:
-        """Remove scratch folder, mount and record, if a benchmark left them."""
+        """Remove scratch folder, mount and record, if a benchmark left them. The export
+        is mounted again for its folder. Raises Problem if something stays.
+        """
         self._close()
         record = under(self._root, _RECORD)
-        removed: Optional[Problem] = None
+        left: Optional[Problem] = None
+        is_lost = False
         with _in_folder():
             try:
-                name = read_file(record).decode("ascii", "replace")
+                text = os.fsdecode(read_file(record))
             except FileNotFoundError:
                 return
-            if _NAME.fullmatch(name) and self.is_mounted():
+            name, export, options = (*text.split("\n"), "", "")[:3]
+            if _NAME.fullmatch(name):
                 try:
-                    self._remove_folder(name)
+                    if export and not self.is_mounted():
+                        self._mount(export, options)
+                    if self.is_mounted():
+                        self._remove_folder(name)
+                except CommandFailed as error:
+                    is_lost, left = True, _left(name, export, error, record)
                 except Problem as problem:
-                    removed = problem
+                    left = problem
             self.unmount()
             with contextlib.suppress(FileNotFoundError):
                 self.mountpoint.rmdir()
-            record.unlink()
-        if removed:
-            raise removed
+            if not is_lost:
+                record.unlink()
+        if left:
+            raise left
 
     def is_mounted(self) -> bool:
         """Whether the kernel shows a mount at our mount point. Raises OSError."""
@@ -393,6 +421,15 @@ class Scratch:
                 f"the folder {name} stays in the export: {error}",
                 "remove it when the server is up again; bench on this host does it too",
             ) from None
+
+
+def _left(name: str, export: str, error: CommandFailed, record: Path) -> Problem:
+    return Problem(
+        "bench-scratch-left",
+        f"the folder {name} stays in {export}, which cannot be mounted: {error}",
+        "bench on this host removes it when the server is up again; to leave it there, "
+        f"remove {record}",
+    )
 
 
 class Keeper:

@@ -29,7 +29,14 @@ from ovirt_rdma.host.changes.kinds.kind import (
 from ovirt_rdma.host.changes.kinds.netdev import Sysfs
 from ovirt_rdma.host.collect.rdma import PCI_DEVICES
 from ovirt_rdma.host.collect.tools import rows, virtual_functions
-from ovirt_rdma.host.facts.devices import VFIO, Guid, VirtualFunction, mlx4_function
+from ovirt_rdma.host.facts.devices import (
+    NO_GUID,
+    VFIO,
+    Guid,
+    VirtualFunction,
+    mlx4_function,
+    vf_values,
+)
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, SYSFS, VF, Change
@@ -41,14 +48,8 @@ NO_DRIVER = "-"
 
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _GUID = r"[0-9a-f]{4}(?::[0-9a-f]{4}){3}"
-_NO_GUID = "0000:0000:0000:0000"
 _NONE = (None, "(null)")
 _PROBE = "/sys/bus/pci/drivers_probe"
-
-
-def vf_values(values: dict[int, str]) -> str:
-    """Return the values of VFs, by number, as one text."""
-    return " ".join(f"{number}={value}" for number, value in sorted(values.items()))
 
 
 def _by_number(text: Optional[str]) -> dict[int, str]:
@@ -316,11 +317,11 @@ class VfGuids(_OfVfs):
 
     PROPERTY = VF_GUIDS
     VALUE = f"{_GUID}(?:/{_GUID})*"
-    NEW = _NO_GUID
+    NEW = NO_GUID
 
     def normal(self, value: str) -> Optional[str]:
         # mlx4: nobody has assigned one.
-        return value.replace("ffff:ffff:ffff:ffff", _NO_GUID).strip()
+        return value.replace("ffff:ffff:ffff:ffff", NO_GUID).strip()
 
     def _present(self, host: Host, present: dict[int, str]) -> dict[int, str]:
         iov = self._iov(host)
@@ -377,7 +378,9 @@ class VfStates(_OfVfs):
 
 
 class VfPkeys(_OfVfs):
-    """mlx4: for each port ``PORT:INDEX,INDEX``, ports with a ``/`` between them."""
+    """mlx4: for each port ``PORT:INDEX,INDEX``, ports with a ``/`` between them. Other
+    ports are no part of it: they may be Ethernet, whose table nobody can write.
+    """
 
     PROPERTY = VF_PKEYS
     VALUE = r"[12]:[0-9,]*(?:/[12]:[0-9,]*)?"
@@ -407,7 +410,8 @@ class VfPkeys(_OfVfs):
         """Return the ports of a VF, each with the folder of its table."""
         name = mlx4_function(self.change.target, number)
         folder = f"{self._iov(host)}/{name}/ports"
-        ports = host.tree.names(folder)
+        own = re.findall(r"([12]):", self.change.after or "")
+        ports = [port for port in host.tree.names(folder) if port in own]
         return [(port, f"{folder}/{port}/pkey_idx") for port in ports]
 
     def _entries(self, host: Host, folder: str) -> list[str]:

@@ -13,7 +13,6 @@ from support.fakes.fake_iscsiadm import FakeIscsiadm
 from support.fakes.fake_runner import FakeRunner
 
 from ovirt_rdma.host.block import sessions as sessions_module
-from ovirt_rdma.host.block import sessions as srp_module
 from ovirt_rdma.host.block.sessions import Iser, Srp
 from ovirt_rdma.host.system.commands import CommandTimeout
 from ovirt_rdma.host.system.lock import one_run
@@ -298,27 +297,63 @@ def test_logout_and_what_srp_daemon_may_do(host):
     assert host("block", "logout", "array").code == 0
 
 
+def test_a_name_means_one_of_two_targets_with_one_ioc_guid(host):
+    """LIO has one for all its ports (srpt_service_guid)."""
+    two = POLICY + SECOND.replace(OTHER, GUID).replace(
+        "}", f", initiator_ext: {OTHER}}}"
+    )
+    host.follow(two)
+    host("block", "login")
+    assert host("block", "logout", "other").out == f"{GUID} by rxe0/1: logged out.\n"
+    (session,) = host("block", "list", "-o", "json").document["sessions"]
+    assert session["host"] == 0
+    host("block", "login")
+    # The ioc_guid itself means both.
+    assert host("block", "logout", GUID).out.count("logged out") == 2
+
+
+def test_a_target_whose_port_is_down_can_be_logged_out(infiniband):
+    policy = POLICY.replace(
+        "dest: 10.0.0.1:5555",
+        f"dgid: fe80::2:c903:ab:1, pkey: 0x7fff, service_id: {GUID}",
+    )
+    infiniband.follow(policy)
+    infiniband("block", "login")
+    infiniband.root.write("/sys/class/infiniband/mlx4_0/ports/1/state", "1: DOWN")
+    assert "logged out" in infiniband("block", "logout", "array").out
+    assert infiniband("block", "list").out.startswith("This host has no session")
+
+
 def test_logout_needs_a_name(host):
     for words in ((), ("array", "--all")):
         host("block", "logout", *words, "-o", "json").error("block-logout-names", 2)
     host("block", "logout", "nobody", "-o", "json").error("block-session-unknown", 2)
 
 
-def test_rescan_reports_what_changed(host, monkeypatch):
+def test_rescan_reports_what_changed(host):
     host("block", "login")
     assert host("block", "rescan").out == "Nothing new in 1 session.\n"
-    written = srp_module._written
+    write = host.fake.write
 
-    def scan(path, text):
+    def scan(path, text, timeout_s):
         if path.name == "scan":
             host.fake.lun(0, 2, "sdx", 2048)
             host.root.write("/sys/class/block/sda/size", "4096")
-        return written(path, text)
+        return write(path, text, timeout_s)
 
-    monkeypatch.setattr(srp_module, "_written", scan)
+    host.fake.write = scan
     assert host("block", "rescan").out == (
         "sda had 1 MiB, and has 2 MiB.\nsdx is new: 1 MiB.\n"
     )
+
+
+def test_rescan_says_which_sessions_it_did_not_scan(host):
+    host("block", "login")
+    host.root.write("/sys/class/srp_remote_ports/port-0:1/state", "fail-fast")
+    result = host("block", "rescan")
+    assert (result.code, result.out) == (1, "Nothing new in 0 sessions.\n")
+    assert f"{GUID} by rxe0/1 is fail-fast, and not rescanned" in result.err
+    host("block", "rescan", "-o", "json").error("rescan-failed", 1)
 
 
 @pytest.mark.parametrize("verb", [("login",), ("logout", "--all"), ("rescan",)])

@@ -8,14 +8,17 @@ from support.host import ipoib_host
 from support.host.subnet import Subnet as FakeSubnet
 
 from ovirt_rdma.host.fabric.decisions import findings
+from ovirt_rdma.host.fabric.partitions_conf import guid_text
 from ovirt_rdma.host.fabric.subnet import (
     BroadcastGroup,
     FabricFacts,
     LocalPort,
     Manager,
+    OpensmProcess,
     Subnet,
 )
-from ovirt_rdma.host.policy.fabric import FabricPolicy
+from ovirt_rdma.host.paths import OPENSM_SETTINGS_FILE
+from ovirt_rdma.host.policy.fabric import FabricPolicy, SubnetManagerRule
 
 pytestmark = pytest.mark.hypervisor
 
@@ -151,6 +154,102 @@ def test_an_inactive_port_counts_if_the_policy_names_it(fabric):
     result = check(fabric)
     assert result.code == 3
     assert "FAIL  mlx4_0/1  the port is DOWN" in result.out
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "hosts: {other: ['0002:c903:00fb:1231']}",
+        "subnet_managers: {hv1: {priority: 3, ports: ['0002:c903:00fb:1231']}}",
+    ],
+)
+def test_an_inactive_port_counts_also_if_no_partition_names_it(fabric, keys):
+    fabric.fake.write("/sys/class/infiniband/mlx4_0/ports/1/state", "1: DOWN")
+    fabric.follow(f"version: 1\nfabric:\n  {keys}\n")
+    assert "FAIL  mlx4_0/1  the port is DOWN" in check(fabric).out
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        (f"SELF, {OTHER}", "SKIP  mlx4_0/1  0x8001 is not compared"),
+        (f"SELF, {OWN}", "PASS  mlx4_0/1  its P_Keys are as the policy says"),
+        (OTHER, "FAIL  mlx4_0/1  0x0002c90300fb1231 is a member of 0x8001"),
+    ],
+)
+def test_without_a_subnet_manager_it_is_unknown_who_self_is(fabric, members, said):
+    fabric.fake.write(f"{PKEYS}/1", "0x8001")
+    fabric.subnet.silent = True
+    fabric.follow(POLICY.format("", members))
+    assert said in check(fabric).out
+
+
+RUNS = ("mlx4_0/3", "PASS", "priority 14")
+
+
+@pytest.mark.parametrize(
+    ("ports", "runs", "found"),
+    [
+        ((2,), (2,), [("mlx4_0/2", "PASS", "priority 14")]),
+        (
+            (2,),
+            (1,),
+            [
+                ("mlx4_0/2", "FAIL", "no opensm of ovirt-rdma is running there"),
+                ("mlx4_0/1", "FAIL", "the policy does not name this port"),
+            ],
+        ),
+        (
+            (1, 2),
+            (1,),
+            [
+                ("mlx4_0/2", "FAIL", "no opensm of ovirt-rdma is running there"),
+                ("mlx4_0/1", "PASS", "priority 14"),
+            ],
+        ),
+        (
+            (1, 7),
+            (1,),
+            [
+                ("hv1", "FAIL", "0002:c903:00fb:1237 is not an InfiniBand port"),
+                ("mlx4_0/1", "PASS", "priority 14"),
+            ],
+        ),
+        # Without ports that one of both is meant cannot be said.
+        ((), (1,), [("mlx4_0/1", "PASS", "priority 14")]),
+        # A named port may have no link.
+        ((3,), (3,), [RUNS]),
+        (("ALL",), (3,), [*((f"mlx4_0/{n}", "FAIL", "there") for n in (1, 2)), RUNS]),
+        ((3,), (), [("host", "FAIL", "no opensm of ovirt-rdma is running")]),
+    ],
+)
+def test_opensm_runs_at_the_ports_of_the_policy_and_no_others(ports, runs, found):
+    def guid(number):
+        return number if number == "ALL" else f"0002:c903:00fb:123{number}"
+
+    subnets = tuple(
+        Subnet(LocalPort("mlx4_0", n, guid_text(guid(n)), ipoib_host.port(n, state=s)))
+        for n, s in ((1, "ACTIVE"), (2, "ACTIVE"), (3, "DOWN"))
+    )
+    processes = tuple(
+        OpensmProcess(
+            80 + n,
+            guid=guid_text(guid(n)),
+            priority=14,
+            settings=OPENSM_SETTINGS_FILE.format(guid_text(guid(n))),
+        )
+        for n in runs
+    )
+    rule = SubnetManagerRule("hv1", 14, tuple(map(guid, ports)))
+    facts = FabricFacts("hv1", subnets, processes)
+    told = [
+        one
+        for one in findings(FabricPolicy(subnet_managers=(rule,)), facts)
+        if one.rule == "FABRIC-SM-02"
+    ]
+    assert [(one.subject, one.verdict) for one in told] == [one[:2] for one in found]
+    for one, (_, _, words) in zip(told, found):
+        assert words in one.sentence
 
 
 def test_a_host_without_infiniband(host):

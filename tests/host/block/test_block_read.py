@@ -25,7 +25,8 @@ def reader(block):
 
 
 def users(block, *devices):
-    return [str(user) for user in reader(block).users(devices)]
+    read = BlockReader(FileTree(block.root.path), block.run)
+    return [str(user) for user in read.users(devices)]
 
 
 def test_a_host_without_block_storage_has_none(block):
@@ -72,7 +73,7 @@ def test_srp_sessions_with_their_luns(block):
         timeouts=(15, 600, 10),
         luns=luns,
     )
-    # By RDMA CM there is no GID to read (dgid_show, ib_srp.c: ENOENT).
+    # By RDMA CM there is no GID to read (orig_dgid_show, ib_srp.c: ENOENT).
     assert (second.port, second.dgid, second.state) == (2, None, "blocked")
     assert second.timeouts == (15, "off", 10)
 
@@ -232,6 +233,17 @@ def test_a_map_with_another_running_path_loses_nothing(lun):
     assert users(lun, "sda", "sdb") == ["sda: device vg-metadata"]
     lun.root.write("/sys/class/block/sdb/device/state", "transport-offline")
     assert users(lun, "sda") == ["sda: device vg-metadata"]
+
+
+@pytest.mark.parametrize("status", ["8:0 A 0 0 1 8:16 F 3 0 1", "8:0 A 0 0 1", None])
+def test_a_path_that_multipathd_has_failed_is_no_other_path(lun, status):
+    """No checker changes the state of the SCSI device, which stays running."""
+    lun.session("srp-mlx4_0-2", VALUES)
+    lun.mapped(0, "lun0", "mpath-36001", "sda", "sdb")
+    lun.process(81, "qemu-kvm", "dm-0")
+    assert users(lun, "sda") == []
+    lun.status["lun0"] = status
+    assert users(lun, "sda") == ["sda: process 81 (qemu-kvm)"]
 
 
 def test_a_partition_is_part_of_its_disk(lun):

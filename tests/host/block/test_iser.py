@@ -2,6 +2,7 @@
 """Logins to iSER targets and logouts, with open-iscsi's database as a fake."""
 
 import threading
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,6 +13,7 @@ from support.fakes.fake_iscsiadm import FakeIscsiadm
 from support.fakes.fake_root import FakeRoot
 from support.host import vdsm_iscsi
 
+from ovirt_rdma.host.block import sessions as sessions_module
 from ovirt_rdma.host.block.logins import iser_logins
 from ovirt_rdma.host.block.read import BlockReader
 from ovirt_rdma.host.block.sessions import Iser
@@ -35,9 +37,9 @@ def fake(tmp_path):
     return fake
 
 
-def log_in(fake, *targets, run=None, timeout_s=20):
+def log_in(fake, *targets, run=None, timeout_s=20, end=None):
     iser = Iser(fake.root.path, run or fake.run)
-    return iser.log_in(iser_logins(targets, sessions(fake)), timeout_s)
+    return iser.log_in(iser_logins(targets, sessions(fake)), timeout_s, end)
 
 
 def sessions(fake):
@@ -112,6 +114,40 @@ def test_an_interface_record_is_made_for_rdma(fake):
     log_in(fake, target(interface="rdma0"))
     assert fake.interfaces["rdma0"] == "iser"
     assert sessions(fake)[0].interface == "rdma0"
+
+
+@pytest.mark.parametrize("mode", ["iface", "node"])
+@pytest.mark.parametrize("operation", ["new", "update"])
+def test_a_record_that_is_half_made_is_removed(fake, mode, operation):
+    """iscsi.service would log in by it at boot, and another login would refuse it."""
+
+    def slow(argv, timeout_s):
+        answer = fake.run(argv, timeout_s)
+        if argv[2:3] == (mode,) and operation in argv:
+            raise CommandTimeout("no answer within 15 s")
+        return answer
+
+    (outcome,) = log_in(fake, target(interface="rdma0"), run=slow)
+    assert outcome.problem.id == "iser-record-failed"
+    assert fake.records == {}
+    assert ("rdma0" in fake.interfaces) == (mode == "node")
+    assert log_in(fake, target(interface="rdma0"))[0].made
+
+
+def test_no_login_is_begun_after_the_end(fake):
+    """At boot, vdsmd waits for all of them a minute."""
+    fake.session(3, IQN, PORTAL, INTERFACE)
+    targets = [target(), target(OTHER)]
+    first, second = log_in(fake, *targets, end=time.monotonic())
+    assert (first.problem, second.problem.id) == (None, "iser-login-not-tried")
+    assert not any("node" in command for command in fake.ran)
+    # The time is over when the records are made.
+    ends = iter((False, True))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sessions_module, "_is_late", lambda end: next(ends))
+        (late,) = log_in(fake, target(OTHER), end=time.monotonic())
+    assert late.problem.id == "iser-login-not-tried"
+    assert not any(command.endswith("-l") for command in fake.ran)
 
 
 def test_an_interface_record_of_another_transport_is_refused(fake):

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import os
 import threading
+from dataclasses import replace
 
 import pytest
 from support.fakes.fake_block import GUID, FakeBlock
@@ -33,15 +34,9 @@ def fake(tmp_path):
     return fake
 
 
-def run(fake, argv):
-    if argv[0] not in {"dmesg", "modprobe"}:
-        raise CommandFailed(f"{argv[0]} is not here")
-    return "\n".join(fake.log) if argv[0] == "dmesg" else ""
-
-
 @pytest.fixture
 def srp(fake):
-    return Srp(fake.root.path, lambda argv: run(fake, argv), fake.write)
+    return Srp(fake.root.path, fake.run, fake.write)
 
 
 def sessions(fake):
@@ -79,6 +74,56 @@ def test_a_module_that_is_not_there_fails_new_logins_only(fake, srp):
 def test_a_login_that_srp_daemon_made_meanwhile_counts(fake, srp):
     fake.session("srp-rxe0-1", {"id_ext": GUID, "ioc_guid": GUID})
     (outcome,) = srp.log_in([Login(target(), "rxe0", 1)], 5)
+    assert (outcome.made, outcome.problem) == (False, None)
+
+
+@pytest.mark.parametrize("keys", [{}, {"initiator_ext": "0" * 15 + "2"}])
+def test_a_session_of_another_target_is_not_taken_for_its_own(fake, srp, keys):
+    """The kernel compares id_ext, ioc_guid and initiator_ext only (srp_conn_unique)."""
+    first = Login(target(), "rxe0", 1)
+    second = Login(
+        SrpTarget(2, "b", GUID, GUID, dest="10.0.0.2:5555", fast_io_fail_tmo=5, **keys),
+        "rxe0",
+        1,
+    )
+    made, other = srp.log_in([first, second], 5)
+    assert made.made
+    if keys:
+        assert (other.made, other.problem) == (True, None)
+        assert other.session.host != made.session.host
+        return
+    assert other.problem.id == "srp-login-not-unique"
+    assert "initiator_ext" in other.problem
+    (session,) = sessions(fake)
+    assert session.timeouts[0] == 15
+    # Alone, with the other target logged in before.
+    (other,) = srp.log_in([second], 5, others=[replace(first, session=session)])
+    assert other.problem.id == "srp-login-not-unique"
+
+
+def test_a_session_that_the_kernel_still_removes_is_no_other_targets(fake, srp):
+    """It is in the list of srp_conn_unique() for a moment after sysfs has lost it."""
+    fake.session("srp-rxe0-1", {"id_ext": GUID, "ioc_guid": GUID})
+    write = fake.write
+
+    def removed(path, text, timeout_s):
+        number = write(path, text, timeout_s)
+        fake.remove(0)
+        return number
+
+    srp._write = removed
+    (outcome,) = srp.log_in([Login(target(), "rxe0", 1)], 5)
+    assert outcome.problem.id == "srp-session-gone"
+    assert "still removing" in outcome.problem
+
+
+def test_a_session_with_another_gid_is_that_of_another_target(fake, srp):
+    gid, far = "fe800000000000000002c90300fb1231", "fe800000000000000002c90300fb1232"
+    fake.session("srp-rxe0-1", {"id_ext": GUID, "ioc_guid": GUID, "dgid": far})
+    wanted = SrpTarget(1, "a", GUID, GUID, gid, "0x7fff", GUID)
+    (outcome,) = srp.log_in([Login(wanted, "rxe0", 1)], 5)
+    assert outcome.problem.id == "srp-login-not-unique"
+    (outcome,) = srp.log_in([Login(replace(wanted, dgid=far), "rxe0", 1)], 5)
     assert (outcome.made, outcome.problem) == (False, None)
 
 
@@ -170,18 +215,35 @@ def test_a_rescan_reaches_the_host_and_each_lun(fake, srp):
     assert (top / "sys/class/block/sda/device/rescan").read_text().startswith("1")
 
 
-def test_multipath_learns_a_new_size(fake, monkeypatch):
+def test_a_scan_that_waits_for_its_target_ends_in_time(fake, srp, monkeypatch):
+    """It has the lock of the host."""
+    fake.session("srp-rxe0-1", {"id_ext": GUID, "ioc_guid": GUID})
+    now, written = [0.0], []
+
+    def silent(path, text, timeout_s):
+        written.append(path.name)
+        now[0] += timeout_s
+        return errno.ETIME
+
+    monkeypatch.setattr(srp_module.time, "monotonic", lambda: now[0])
+    srp._write = silent
+    failed = srp.rescan(sessions(fake))
+    assert [one.id for one in failed] == ["rescan-failed"] * 2
+    assert "host0/scan" in failed[0]
+    assert (now[0], written) == (60.0, ["scan"])
+
+
+def test_multipath_learns_a_new_size(fake):
     fake.session("srp-rxe0-1", {"id_ext": GUID, "ioc_guid": GUID})
     fake.mapped(0, "lun0", "mpath-36001", "sda")
     (session,) = sessions(fake)
     calls = []
 
-    def written(path, text):
+    def write(path, text, timeout_s):
         fake.root.write("/sys/class/block/sda/size", "4096")
-        return ""
+        return 0
 
-    monkeypatch.setattr(srp_module, "_written", written)
-    assert Srp(fake.root.path, calls.append, fake.write).rescan([session]) == []
+    assert Srp(fake.root.path, calls.append, write).rescan([session]) == []
     assert calls == [("multipathd", "resize", "map", "lun0")]
     assert Srp(fake.root.path, calls.append, fake.write).rescan(sessions(fake)) == []
     assert len(calls) == 1

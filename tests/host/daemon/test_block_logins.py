@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import errno
-import math
 import threading
 import time
 
@@ -16,8 +15,9 @@ from support.host.daemon_task import TaskRuns
 
 from ovirt_rdma.host.block import sessions as sessions_module
 from ovirt_rdma.host.block import sessions as srp_module
-from ovirt_rdma.host.block.sessions import Srp
+from ovirt_rdma.host.block.sessions import BlockSessions, Srp, leaving_sessions
 from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.daemon.loop import Result
 from ovirt_rdma.host.daemon.tasks import BOOT_S, BlockLogins, log_in_at_boot
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.block import BlockPolicy
@@ -69,6 +69,7 @@ class Site:
         file = self.root.path / "policy.yaml"
         file.write_text(text)
         policy = load_policy_file(file).policy
+        self.block = policy.block
         store(policy, "policy.yaml", under(self.root.path, POLICY_JSON))
 
     def be_ready(self):
@@ -87,10 +88,12 @@ class Site:
         )
         return stop.waits
 
+    def task(self):
+        return BlockLogins(str(self.root.path), lambda: self.now)
+
     def runs(self, until):
         """Run the task from now ``until`` then; return when it ran."""
-        task = BlockLogins(str(self.root.path), lambda: self.now)
-        runs = TaskRuns(task, self.root.path, self.told)
+        runs = TaskRuns(self.task(), self.root.path, self.told)
         times = []
         while self.now < until:
             times.append(self.now)
@@ -108,9 +111,10 @@ def test_it_logs_in_lets_vdsmd_start_and_ends(site):
     assert site.boot() == []
     assert site.ready == [1000.0]
     assert site.told == ["srp 'array' by rxe0/1: logged in"]
-    # The daemon has nothing left to do.
-    assert site.runs(until=10_000) == [1000.0]
-    assert len(site.told) == 1
+    # The daemon has nothing left to do but to look.
+    times = site.runs(until=2000)
+    assert [after - before for before, after in zip(times, times[1:])] == [60.0] * 16
+    assert (len(site.told), len(site.fake.written)) == (1, 1)
 
 
 def test_without_targets_it_ends_at_once(site):
@@ -147,6 +151,18 @@ def test_it_does_not_end_while_vdsmd_is_being_let_go(site, monkeypatch):
     assert site.ready == [1000.0]
 
 
+def tries(site):
+    """Return the times of all attempts to log in, as they come."""
+    times, write = [], site.fake.write
+
+    def timed(path, text, timeout_s):
+        times.append(site.now)
+        return write(path, text, timeout_s)
+
+    site.fake.write = timed
+    return times
+
+
 def gone(site):
     """Let the target not answer."""
     site.fake.targets = {}
@@ -181,16 +197,84 @@ def test_vdsmd_starts_without_a_target_that_is_gone(site):
 
 def test_later_it_is_tried_less_and_less_often_until_it_is_there(site):
     gone(site)
-    times = site.runs(until=4000)
+    times = tries(site)
+    site.runs(until=4000)
     waits = [after - before for before, after in zip(times, times[1:])]
     assert waits[:6] == [30.0, 60.0, 120.0, 240.0, 480.0, 600.0]
     assert site.told == [MISSING]
     # Another policy begins from the start.
-    assert site.runs(until=site.now + 31)[1:] == [site.now - 60.0]
+    times.clear()
+    start = site.now
+    site.runs(until=start + 31)
+    assert times == [start, start + 30.0]
     site.fake.targets = {GUID: [2048]}
     site.fake.errors.clear()
-    assert len(site.runs(until=math.inf - 1)) == 1
+    site.runs(until=site.now + 1)
     assert site.told[-1] == "srp 'array' by rxe0/1: logged in"
+
+
+def test_a_session_that_the_kernel_removed_is_made_again(site):
+    """rport_dev_loss_timedout() of scsi_transport_srp.c, after dev_loss_tmo."""
+    site.follow(POLICY)
+    task = TaskRuns(site.task(), site.root.path, site.told)
+    assert task.run().sentence == "targets: all are logged in"
+    site.fake.remove(0)
+    gone(site)
+    site.now += 60
+    result = task.run()
+    assert result.sentence == "targets: 1 of 1 are not logged in"
+    assert result.problems == (MISSING,)
+    site.fake.targets = {GUID: [2048]}
+    site.now += result.next_s
+    assert task.run() == Result("targets: all are logged in", (), 60.0)
+    assert site.told.count("srp 'array' by rxe0/1: logged in") == 2
+
+
+def log_out(site, *names):
+    """Do what ``block logout`` does."""
+    sessions, block = BlockSessions(str(site.root.path)), site.block
+    logins, facts = sessions.logins(block, sessions.facts()), sessions.facts()
+    leaving, targets, _ = leaving_sessions(logins, facts, names or None)
+    for one in leaving:
+        site.fake.remove(one.host)
+    assert sessions.log_out(leaving, block, targets) == []
+
+
+@pytest.mark.parametrize("names", [("array",), (GUID,), ()])
+def test_a_logout_lasts_until_a_login_or_another_policy(site, names):
+    site.follow(POLICY)
+    runs = TaskRuns(site.task(), site.root.path, site.told)
+    runs.run()
+    log_out(site, *names)
+    out = "targets: 1 of 1 are not logged in (block logout: array)"
+    for _ in range(3):
+        site.now += 600
+        assert runs.run().sentence == out
+    # A daemon that starts again knows it.
+    runs = TaskRuns(site.task(), site.root.path, site.told)
+    assert runs.run().sentence == out
+    assert len(site.fake.written) == 1
+    BlockSessions(str(site.root.path)).log_in(site.block, site.block.targets)
+    site.fake.remove(1)
+    site.now += 600
+    assert runs.run().sentence == "targets: all are logged in"
+    log_out(site, *names)
+    site.follow(RESCAN)
+    assert runs.run().sentence == "targets: all are logged in"
+    # That ended it: the former policy does not bring it back.
+    site.fake.remove(3)
+    site.follow(POLICY)
+    assert runs.run().sentence == "targets: all are logged in"
+
+
+def test_a_boot_ends_a_logout(site):
+    site.follow(POLICY)
+    log_out(site, "array")
+    site.boot()
+    assert site.told == ["srp 'array' by rxe0/1: logged in"]
+    site.fake.remove(0)
+    site.runs(until=site.now + 1)
+    assert len(site.fake.written) == 2
 
 
 def test_a_process_that_is_old_already_waits_less(site):
@@ -235,17 +319,17 @@ def test_the_logins_of_an_attempt_have_the_minute_together(site, monkeypatch):
     assert sum("not tried" in sentence for sentence in site.told) == 20 - len(written)
 
 
-def test_new_luns_are_found_as_often_as_the_policy_says(site, monkeypatch):
+def test_new_luns_are_found_as_often_as_the_policy_says(site):
     site.follow(RESCAN)
-    scans, written = [], srp_module._written
+    scans, write = [], site.fake.write
 
-    def scan(path, text):
+    def scan(path, text, timeout_s):
         if path.name == "scan":
             scans.append(site.now)
             site.fake.lun(0, 2, "sdx", 2048)
-        return written(path, text)
+        return write(path, text, timeout_s)
 
-    monkeypatch.setattr(srp_module, "_written", scan)
+    site.fake.write = scan
     site.runs(until=1601)
     assert scans == [1300.0, 1600.0]
     assert site.told[1:] == ["sdx is new: 1 MiB"]

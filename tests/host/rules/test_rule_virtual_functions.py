@@ -216,6 +216,23 @@ def test_pkeys_are_mlx4s():
     assert verdicts(findings, "VF-03") == [FAIL]
 
 
+def test_pkeys_are_those_of_the_infiniband_ports():
+    """mlx4 has a table for its Ethernet port too, which nobody can write."""
+    rule = replace(RULE, count=1, pkeys=("0xffff",), guids="keep")
+    port = replace(PORT, pkeys=(PKey(0, "0xffff"),))
+    for indexes, planned in (((), True), ((0,), False)):
+        ports = (VfPort(1, ZERO, indexes), VfPort(2, ZERO, (0,)))
+        found = facts(vf(0, ports=ports), driver="mlx4_core", port=port)
+        ethernet = replace(PORT, number=2, link_layer="Ethernet", guid=None)
+        (device,) = found.rdma_devices
+        device = replace(device, ports=(port, ethernet))
+        steps, _ = outcomes(replace(found, rdma_devices=(device,)), rule)
+        assert ("VF-03" in steps) is planned
+        if planned:
+            (change,) = steps["VF-03"].changes
+            assert (change.before, change.after) == ("0=1:", "0=1:0")
+
+
 def test_link_state_is_mlx5s():
     rule = replace(RULE, count=1, link_state="disable")
     _, findings = outcomes(facts(vf(0), driver="mlx4_core"), rule)

@@ -165,6 +165,15 @@ def test_a_mount_that_fails_is_skipped_once(measuring, mounts):
     assert "no RDMA device leads to the server" in measuring.skipped[0]
 
 
+def test_the_folder_is_removed_also_if_the_last_mount_fails(measuring, mounts):
+    mounts.refusals = {"proto=tcp": "mount.nfs: Protocol error"}
+    jobs = _jobs(measuring, replace(QUICK, repeats=1))
+    assert {job.setting.transport for job in jobs} == {"rdma"}
+    assert mounts.is_clean()
+    # By what worked last.
+    assert "proto=rdma" in _mounted(mounts)[-1]
+
+
 def test_without_any_mount_the_reason_is_the_error(measuring, mounts):
     mounts.refusals = {"nfsvers": "mount.nfs: access denied by server while mounting"}
     with pytest.raises(Problem) as caught:

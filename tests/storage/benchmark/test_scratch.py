@@ -405,6 +405,37 @@ def test_nothing_is_left_after_a_kill(scratch, mounts, number):
     _until(lambda: _free(scratch))
 
 
+def test_a_kill_between_two_mounts_leaves_nothing(scratch, mounts):
+    child = os.fork()
+    if child == 0:
+        with scratch.only_run():
+            _in_use(scratch)
+            scratch.unmount()
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    _until(lambda: _is_clean(scratch, mounts))
+
+
+def test_a_folder_whose_export_cannot_be_mounted_again_is_left_to_the_next_run(
+    scratch, mounts
+):
+    with pytest.raises(Problem) as caught, scratch.only_run():
+        _in_use(scratch)
+        scratch.unmount()
+        mounts.refusals = {"soft": "mount.nfs: Connection refused"}
+    assert caught.value.id == "bench-scratch-left"
+    assert (
+        f"the folder {scratch.name} stays in {EXPORT}, which cannot be mounted: "
+        "mount.nfs: Connection refused"
+    ) in str(caught.value)
+    assert "/run/ovirt-rdma-bench/record" in caught.value.fix
+    assert _names(mounts.server) == [scratch.name]
+    mounts.refusals = {}
+    with Scratch(str(mounts.root), mounts, "machine 1").only_run():
+        assert mounts.is_clean()
+    assert _is_clean(scratch, mounts)
+
+
 def test_a_program_that_the_keeper_does_not_know_never_starts(
     scratch, mounts, monkeypatch
 ):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""LUNs of a fake host, and the writes to ib_srp's files as its kernel takes them.
+"""LUNs of a fake host, and the writes to sysfs as its kernel takes them.
 
 drivers/infiniband/ulp/srp/ib_srp.c and drivers/scsi/scsi_transport_srp.c, Linux 6.1.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
@@ -15,9 +16,9 @@ import pytest
 
 from ovirt_rdma.host.block import sessions
 from ovirt_rdma.host.collect.collector import HostReader
+from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.tree import FileTree
 from support.fakes.fake_root import FakeRoot
-from support.fakes.fake_runner import FakeRunner
 
 GUID = "0002c90300fb1230"
 NAA = "6001405aaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -27,7 +28,8 @@ class FakeBlock:
     """The SRP sessions of ``root``; ``targets`` are those that accept a login: their
     ioc_guid to the sizes of their LUNs in sectors. ``errors`` has the errno for others.
     ``log`` is the kernel's log, ``written`` has each login, ``nodes`` the devices of
-    nodes that do not have the kernel's name.
+    nodes that do not have the kernel's name. ``status`` has the paths of multipath maps
+    as dmsetup(8) shows them, None if it fails.
     """
 
     def __init__(self, root: FakeRoot) -> None:
@@ -37,21 +39,22 @@ class FakeBlock:
         self.log: list[str] = ["[    1.000000] an older line"]
         self.written: list[tuple[str, str]] = []
         self.nodes: dict[str, str] = {}
+        self.status: dict[str, Optional[str]] = {}
         self._hosts = 0
+        self._extensions: dict[int, str] = {}
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Let the verbs of block storage act on this host."""
         monkeypatch.setattr(
             FileTree, "open_device", lambda tree, link: self.open_device(link)
         )
-        tools = FakeRunner()
-        tools.program("modprobe", lambda argv: "")
-        tools.program("dmesg", lambda argv: "\n".join(self.log))
         srp = sessions.Srp
         monkeypatch.setattr(
             sessions, "HostReader", lambda top: HostReader(top, self.root.runner)
         )
-        monkeypatch.setattr(sessions, "Srp", lambda top, _: srp(top, tools, self.write))
+        monkeypatch.setattr(
+            sessions, "Srp", lambda top, _: srp(top, self.run, self.write)
+        )
         write = sessions._written
 
         def written(path: Path, text: str) -> bool:
@@ -62,21 +65,36 @@ class FakeBlock:
 
         monkeypatch.setattr(sessions, "_written", written)
 
+    def run(self, argv: Sequence[str]) -> str:
+        """Run modprobe, dmesg and dmsetup status."""
+        if argv[0] == "dmsetup":
+            status = self.status[argv[-1]]
+            if status is None:
+                raise CommandFailed("Device does not exist.", 1)
+            return f"0 2048 multipath 2 0 0 0 1 1 A 0 2 2 {status}\n"
+        return {"modprobe": "", "dmesg": "\n".join(self.log)}[argv[0]]
+
     def local_port(self, name: str) -> None:
         """Let ib_srp offer a local port, such as srp-mlx4_0-1."""
         self.root.write(f"/sys/class/infiniband_srp/{name}/port", "1")
         self.root.write(f"/sys/class/infiniband_srp/{name}/add_target", "")
 
     def write(self, path: Path, text: str, timeout_s: float) -> int:
-        """Take a login as add_target_store() does; return the errno."""
+        """Take a login as add_target_store() does, and anything for another file;
+        return the errno.
+        """
         local = path.parent.name
         if not path.exists():
             return errno.ENOENT
+        if path.name != "add_target":
+            path.write_text(text)
+            return 0
         self.written.append((local, text))
         values = dict(word.split("=") for word in text.split(","))
-        guid = values["ioc_guid"]
+        guid, extension = values["ioc_guid"], values.get("initiator_ext", "")
         for host, name, other in self._sessions():
-            if (name, other) == (local, guid):
+            same = (name, other, self._extensions.get(int(host), ""))
+            if same == (local, guid, extension):
                 self.log.append(f"scsi host{host}: ib_srp: Already connected")
                 return errno.EEXIST
         if guid in self.targets:
@@ -87,6 +105,7 @@ class FakeBlock:
     def session(self, local: str, values: dict[str, str]) -> int:
         """Add a session by a local port; return the number of its SCSI host."""
         number, self._hosts = self._hosts, self._hosts + 1
+        self._extensions[number] = values.get("initiator_ext", "")
         _, device, port = local.split("-")
         folder = f"/sys/class/scsi_host/host{number}"
         remote = f"/sys/class/srp_remote_ports/port-{number}:1"
@@ -109,9 +128,9 @@ class FakeBlock:
         if "dgid" in values:
             gid = values["dgid"]
             parts = [gid[n : n + 4] for n in range(0, 32, 4)]
-            self.root.write(f"{folder}/dgid", ":".join(parts))
+            self.root.write(f"{folder}/orig_dgid", ":".join(parts))
         else:
-            self.root.unreadable(f"{folder}/dgid")  # ENOENT on reading
+            self.root.unreadable(f"{folder}/orig_dgid")  # ENOENT on reading
         for lun, sectors in enumerate(self.targets.get(values["ioc_guid"], [])):
             self.lun(number, lun, f"sd{chr(97 + number)}{lun or ''}", sectors)
         return number
@@ -147,6 +166,10 @@ class FakeBlock:
         device = f"dm-{minor}"
         path = f"/sys/devices/virtual/block/{device}"
         self.root.write(f"{path}/dm/name", name)
+        active = (self.root.path / f"sys/class/block/{one}/dev" for one in slaves)
+        self.status[name] = " ".join(
+            f"{dev.read_text().strip()} A 0 0 1" for dev in active
+        )
         self.root.write(f"{path}/dm/uuid", uuid)
         self.root.write(f"{path}/dev", f"253:{minor}")
         self.root.link(f"/sys/class/block/{device}", path)

@@ -63,6 +63,8 @@ class FakeIscsiadm:
                 True,
             )
             self.interfaces[name] = options["-v"]
+        elif operation == "delete":
+            del self.interfaces[name]
         rest = ",<empty>,<empty>,<empty>,<empty>\n"
         return "".join(f"{n} {t}{rest}" for n, t in self.interfaces.items())
 

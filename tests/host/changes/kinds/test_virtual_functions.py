@@ -299,6 +299,11 @@ def test_mlx4_by_files(kernel):
     assert effects.read(pkeys).value == "0=1:3,2"
     effects.undo(act(pkeys, "0=1:0"))
     assert effects.read(pkeys).value == "0=1:0"
+    # The Ethernet port has a table that nobody can write.
+    iov(kernel, f"{table.replace('/1/', '/2/')}/0").write_text("0\n")
+    assert effects.read(pkeys).value == "0=1:0"
+    effects.do(act(pkeys))
+    assert effects.read(pkeys).value == "0=1:3,2"
 
 
 PORT_FILE = f"/{DEVICES}/{PF}/mlx4_port1"
