@@ -2,7 +2,8 @@
 """The kind VF: the number of VFs of an adapter, and what their PF sets for them.
 
 The target is the PF's PCI address, ``name`` one of these properties. All but the number
-have a value for several VFs, such as ``0=auto 1=disable``; other VFs are no part of it:
+have a value for some VFs, such as ``0=auto 1=disable``; other VFs are no part of it.
+Rules make a change for each VF:
 
 - ``number``: sriov_numvfs. The VFs are made without a driver, so that none sees a VF
   without GUID.
@@ -107,7 +108,7 @@ class _OfVfs(Kind):
 
     def describe(self) -> str:
         numbers = ", ".join(map(str, self._numbers))
-        return f"{self.change.name} of the VFs {numbers} of {self.change.target}"
+        return f"{self.change.name} of VF {numbers} of {self.change.target}"
 
     def normal(self, value: str) -> Optional[str]:
         return value.strip()

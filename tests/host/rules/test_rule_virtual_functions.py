@@ -6,7 +6,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.host.effects_host import MemoryJournal, Told, applied, revert
+from support.host.memory_host import FakeHost
 
+from ovirt_rdma.host.changes.boot import boot_settings
 from ovirt_rdma.host.changes.plan import gate
 from ovirt_rdma.host.errors import Refused
 from ovirt_rdma.host.facts.devices import (
@@ -79,8 +82,7 @@ def verdicts(findings, rule):
 
 
 def values(step) -> dict[int, str]:
-    (change,) = step.changes
-    pairs = (entry.partition("=") for entry in change.after.split())
+    pairs = (change.after.partition("=") for change in step.changes)
     return {int(number): value for number, _, value in pairs}
 
 
@@ -265,3 +267,25 @@ def test_mlx5_has_it_in_its_firmware():
     assert "PORT-TYPE-01" not in steps
     (finding,) = [f for f in findings if f.rule == "PORT-TYPE-01"]
     assert finding.fix.startswith("mstconfig -d 0000:5e:00.0 set LINK_TYPE_P1=2,")
+
+
+def test_each_vf_has_its_own_earlier_value_and_its_own_boot_setting():
+    """A virtual machine has VF 1 while the policy changes once more."""
+    there, journal = FakeHost(facts(*map(vf, range(4)))), MemoryJournal()
+    before = there.settings()
+    rule = replace(RULE, guids="keep")
+    for state, driver in (("enable", None), ("disable", VFIO), ("disable", None)):
+        (adapter,) = there.facts.adapters
+        vfs = list(adapter.virtual_functions)
+        vfs[1] = replace(vfs[1], driver=driver)
+        adapter = replace(adapter, virtual_functions=tuple(vfs))
+        there.facts = replace(there.facts, adapters=(adapter,))
+        if driver or state == "enable":
+            steps, _ = outcomes(there.facts, replace(rule, link_state=state))
+            assert applied(there, journal, [steps["VF-03"]]).outcome == "done"
+    settings = boot_settings(journal.ledger())
+    at_boot = [one.changes[0].after for one in settings]
+    assert at_boot == ["1=enable", "0=disable", "2=disable", "3=disable"]
+    result = revert(there, journal, there.facts, Told())
+    assert (result.outcome, result.left) == ("done", ())
+    assert there.settings() == before
