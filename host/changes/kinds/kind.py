@@ -410,8 +410,15 @@ class Kind:
         """Return who loses something if its link goes down, or what it made goes."""
         if self.port:
             return users.of_adapter(self.port[0], removed=True)
+        names = self.touched(users.facts)
+        return users.of(*names, removed=self.is_maker) if names else ()
+
+    def touched(self, facts: Facts) -> tuple[str, ...]:
+        """Return the netdevs in ``facts`` that it makes or sets, with their present
+        names.
+        """
         name = self.made_netdev or self.netdev
-        return users.of(name, removed=self.is_maker) if name else ()
+        return (name,) if name else ()
 
     @property
     def undo_interrupts(self) -> bool:

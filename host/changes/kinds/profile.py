@@ -49,7 +49,7 @@ from ovirt_rdma.host.changes.kinds.netdev import (
 )
 from ovirt_rdma.host.collect.netdevs import profiles, table
 from ovirt_rdma.host.facts.devices import TSO_FEATURES
-from ovirt_rdma.host.facts.uses import NetdevUsers
+from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import OFFLOAD, PROFILE, SYSFS, Change
 from ovirt_rdma.host.rules.ipoib import (
@@ -268,12 +268,11 @@ class ProfileProperty(Kind):
     def netdev(self) -> Optional[str]:
         return self.change.target[len(NEW) :] if self.needs_uuid else None
 
-    def interrupts(self, users: NetdevUsers) -> tuple[str, ...]:
-        manager = users.facts.network_manager
-        profiles = manager.profiles if manager and not self.needs_uuid else ()
-        active = [p.active_on for p in profiles if p.uuid == self.change.target]
-        names = [name for name in active if name]
-        return users.of(*names) if names else super().interrupts(users)
+    def touched(self, facts: Facts) -> tuple[str, ...]:
+        manager = facts.network_manager
+        profiles = manager.profiles if manager else ()
+        active = [p.active_on for p in profiles if p.uuid == self.known_uuid]
+        return tuple(filter(None, active)) or super().touched(facts)
 
     @property
     def undo_interrupts(self) -> bool:

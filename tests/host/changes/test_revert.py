@@ -562,6 +562,33 @@ def test_a_child_in_use_is_not_removed(profiles, journal):
         _revert(there, journal, only="IPOIB-PKEY-01/ib0.8001")
 
 
+@pytest.mark.parametrize("profiles", [(), None])
+@pytest.mark.parametrize("use", ["nfs: server:/export", "address: 10.0.0.2/24"])
+def test_nor_is_one_that_somebody_has_renamed(use, profiles, journal):
+    there, _ = _with_child(profiles, journal)
+    there.rename("ib0.8001", "storage")
+    *others, child = there.facts.netdevs
+    assert child.name == "storage"
+    if use.startswith("nfs"):
+        nfs = NetdevUse("storage", "nfs", "server:/export")
+        there.facts = replace(there.facts, netdev_uses=(nfs,))
+    else:
+        child = replace(child, addresses=("10.0.0.2/24",))
+        there.facts = replace(there.facts, netdevs=(*others, child))
+    if profiles is not None:
+        manager = there.facts.network_manager
+        renamed = [
+            replace(one, active_on="storage")
+            if one.interface_name == "ib0.8001"
+            else one
+            for one in manager.profiles
+        ]
+        manager = replace(manager, profiles=tuple(renamed))
+        there.facts = replace(there.facts, network_manager=manager)
+    with problem("netdevs-in-use", "IPOIB-PKEY-01/ib0.8001 ", use):
+        _revert(there, journal, only="IPOIB-PKEY-01/ib0.8001")
+
+
 @pytest.mark.parametrize(
     ("southbound", "addresses", "who"),
     [
