@@ -23,8 +23,9 @@ the kernel's own, and nothing has to be done. In datagram mode the kernel lowers
 to that of the broadcast group, which may change at any time (ipoib_change_mtu and
 ipoib_mcast_join_finish, Linux 6.1).
 
-**Created objects.** A profile or P_Key child that we made is deleted as a whole, with
-all later changes to it. A loaded module stays.
+**Created objects.** A profile, P_Key child or VFs that we made are deleted as a whole,
+with all later changes to them; another number of VFs is somebody else's. What was set
+in them had no value before, so it is not undone alone. A loaded module stays.
 
 An undo is planned when it is made, and carried out by ``finish``. Each change is
 recorded before it is undone, and verified afterwards. An undo can be interrupted
@@ -198,6 +199,9 @@ class Undo:
         for maker in self._applied:
             if not maker.kind.is_maker or not maker.wanted or maker.is_part:
                 continue
+            if self._is_made_anew(maker):
+                _leave([maker], maker.reading.value, _changed_since(maker))
+                continue
             maker.parts = [
                 part
                 for part in self._applied
@@ -206,6 +210,16 @@ class Undo:
             for part in maker.parts:
                 part.is_part, part.to = True, None
             maker.to = (None,) * len(maker.act.changes)
+
+    def _is_made_anew(self, maker: UndoChange) -> bool:
+        """Whether somebody else has removed what ``maker`` made, and made other things
+        there: another number of VFs. A profile that was changed is still ours.
+        """
+        kind = maker.kind
+        same = (one for one in self._applied if one.kind.sets == kind.sets)
+        ours = (None, *(one.act.changes[0].after for one in same))
+        found = any(kind.same(one, maker.reading.value) for one in ours)
+        return not (found or kind.needs_uuid)
 
     def _release(self, undone: Iterable[UndoChange], why: str) -> None:
         self.released += [
@@ -241,14 +255,27 @@ class Undo:
         for undo in own:
             undo.to = self._undo_values(undo.entry)
             if undo.to == (None,) and undo.kind.is_volatile:
+                self._refuse_without(undo)
                 undo.to = None
-                self._release([undo], "it had no value before: we had made its netdev")
+                self._release([undo], "it had no value before")
             elif undo.to != undo.entry.before:
                 # Recorded before an interruption.
                 what = undo.kind.describe()
                 undo.why = _by_others(f"{what} was changed since by someone else")
         if older:
             self._plan_older(older, own[0].entry, now)
+
+    def _refuse_without(self, undo: UndoChange) -> None:
+        """Raise Refused if ``undo`` set what another step made, which stays."""
+        step = undo.act.step
+        for maker in self._applied if self._reverts else ():
+            if maker.kind.is_maker and not maker.wanted and maker.kind.owns(undo.kind):
+                raise Refused(
+                    "step-set-what-we-made",
+                    f"{step} cannot be reverted alone: it set what {maker.act.step} "
+                    "made, which had no value before",
+                    f"revert {maker.act.step}, or all changes: ovirt-rdma-host revert",
+                )
 
     def _plan_older(
         self, older: Sequence[UndoChange], entry: AtomicChange, now: UndoChange

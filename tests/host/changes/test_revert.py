@@ -411,6 +411,16 @@ def test_a_child_alone_can_be_taken_back_with_all_that_is_set_in_it(profiles, jo
     assert journal.ledger().applied
 
 
+def test_what_was_set_in_a_child_of_ours_does_not_go_back_alone(journal):
+    """It had no value before the child was made."""
+    there, _ = _with_child(None, journal)
+    found = there.settings()
+    with problem("step-set-what-we-made", "IPOIB-PKEY-01/ib0.8001 made") as caught:
+        _revert(there, journal, only="IPOIB-MODE-01/ib0.8001")
+    assert caught.value.fix.startswith("revert IPOIB-PKEY-01/ib0.8001, ")
+    assert there.settings() == found
+
+
 def test_a_profile_that_somebody_deleted_is_nothing_to_undo(journal):
     there, before = _with_child((), journal)
     for held in journal.ledger().applied:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from support.host.effects_host import MemoryJournal, Told, applied, revert
 from support.host.memory_host import FakeHost
+from support.problems import problem
 
 from ovirt_rdma.host.changes.boot import boot_settings
 from ovirt_rdma.host.changes.plan import gate
@@ -27,7 +28,16 @@ from ovirt_rdma.host.facts.devices import (
 )
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy, VfRule
-from ovirt_rdma.host.rules.base import FAIL, LINK_DOWN, LIVE, PASS, SKIP, WARN
+from ovirt_rdma.host.rules.base import (
+    FAIL,
+    LINK_DOWN,
+    LIVE,
+    PASS,
+    SKIP,
+    VF,
+    WARN,
+    Change,
+)
 from ovirt_rdma.host.rules.registry import decide
 
 pytestmark = pytest.mark.hypervisor
@@ -289,3 +299,40 @@ def test_each_vf_has_its_own_earlier_value_and_its_own_boot_setting():
     result = revert(there, journal, there.facts, Told())
     assert (result.outcome, result.left) == ("done", ())
     assert there.settings() == before
+
+
+def made(journal) -> FakeHost:
+    """Return a host on which a run has made two VFs, with their links enabled."""
+    there = FakeHost(facts())
+    steps, _ = outcomes(there.facts, replace(RULE, count=2, link_state="enable"))
+    assert applied(there, journal, list(steps.values())).outcome == "done"
+    return there
+
+
+@pytest.mark.parametrize("number", ["8", "1"])
+def test_a_number_of_vfs_that_somebody_else_has_set_stays(number):
+    journal = MemoryJournal()
+    there = made(journal)
+    for value in ("0", number):
+        there.put(Change(VF, ADDRESS, None, None, "number"), value)
+    facts = there.facts
+    result = revert(there, journal, there.facts, Told())
+    assert result.outcome == "done"
+    (why,) = (one.why for one in result.left if one.step == "VF-01/mlx5_0")
+    assert why.id == "value-changed-by-others"
+    assert f"(now {number}, ours 2)" in why
+    assert (there.facts, journal.ledger().applied) == (facts, ())
+
+
+@pytest.mark.parametrize("step", ["VF-02/mlx5_0", "VF-03/mlx5_0"])
+def test_what_is_set_in_vfs_of_ours_does_not_go_back_alone(step):
+    """There is nothing to go back to: the VFs are ours."""
+    journal = MemoryJournal()
+    there = made(journal)
+    found, data = there.settings(), journal.data
+    with problem("step-set-what-we-made", step, "VF-01/mlx5_0"):
+        revert(there, journal, there.facts, Told(), only=step)
+    assert (there.settings(), journal.data) == (found, data)
+    revert(there, journal, there.facts, Told(), only="VF-01/mlx5_0")
+    assert journal.ledger().applied == ()
+    assert there.facts.adapters[0].vfs == 0
