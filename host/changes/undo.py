@@ -133,6 +133,13 @@ class UndoChange:
         lowered = settled and _follows_group(host, clamped)
         return lowered and _may_be_group_mtu(clamped, reading.value)
 
+    def is_done(self, host: HostEffects) -> bool:
+        """Whether nothing is left to do: the value is restored, and no undo that goes
+        on after that has failed or was interrupted.
+        """
+        begun = self.entry.undoing is not None and not self.why
+        return self.is_restored(host) and not (begun and self.kind.undo_goes_on)
+
     def read(self, host: HostEffects) -> Reading:
         """Return the value of its first change now."""
         return host.read(self.act.changes[0], self.act.uuid, self.act.place)
@@ -192,7 +199,7 @@ class Undo:
 
     def is_needed(self, group: Sequence[UndoChange]) -> bool:
         """Whether undoing ``group`` would change the host as it is now."""
-        return not all(undo.is_restored(self._host) for undo in group)
+        return not all(undo.is_done(self._host) for undo in group)
 
     def _plan_makers(self) -> None:
         """Plan the removal of what we made, with the later changes to it."""
@@ -369,7 +376,7 @@ class Undo:
             self._record(writer, group)
             for undo in group:
                 try:
-                    if not undo.is_restored(self._host):
+                    if not undo.is_done(self._host):
                         self._host.undo(undo.act.with_before(undo.to or ()))
                 except EffectFailed as error:
                     undo.failed = error

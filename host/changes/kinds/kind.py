@@ -426,6 +426,13 @@ class Kind:
         return self.is_maker
 
     @property
+    def undo_goes_on(self) -> bool:
+        """Whether its undo goes on after the value is restored, as to start a program
+        again. Only then is it called again if it failed or was interrupted.
+        """
+        return False
+
+    @property
     def sysfs_file(self) -> str:
         """The name of the netdev's file that it writes (``mode``, ``mtu``), or ""."""
         return ""

@@ -280,6 +280,10 @@ class ProfileProperty(Kind):
         return self.is_maker or needs_activation(self.change)
 
     @property
+    def undo_goes_on(self) -> bool:
+        return self.undo_interrupts
+
+    @property
     def is_mtu(self) -> bool:
         return self.change.name == MTU
 
@@ -334,12 +338,14 @@ class ProfileProperty(Kind):
     def undo(self, host: Host) -> None:
         uuid, before = self.known_uuid, self.change.before
         present = self.read(host)
-        if uuid is None or (not present.problem and self.same(present.value, before)):
+        if uuid is None:
             return
         try:
-            modify(host, uuid, self.change.name, before)
+            if present.problem or not self.same(present.value, before):
+                modify(host, uuid, self.change.name, before)
         except NoSuchProfile:
             return
+        # Also if the value is there: the run may have been killed before this.
         self._activate(host, "")
 
     def is_gone(self, host: Host) -> bool:
