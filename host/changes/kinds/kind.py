@@ -78,6 +78,8 @@ class Host:
     below another root: a change that needs one then fails. ``write`` writes to a file
     of /sys, ``clock`` returns seconds since 1970, ``sleep`` waits. ``activates`` is
     False for a hook: VDSM's network setup activates changed profiles itself.
+    ``disconnected`` has the netdevs, by the profile's UUID, on which an activation of
+    ours has failed: NetworkManager takes the profile down first.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class Host:
             run = run_effect
         self.run, self.sleep, self.now, self.write = run, sleep, clock, write
         self.activates = activates
+        self.disconnected: dict[str, str] = {}
 
     def new_uuid(self, netdev: str) -> str:
         """Return the UUID of a new profile of ``netdev``."""

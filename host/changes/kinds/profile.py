@@ -366,15 +366,17 @@ class ProfileProperty(Kind):
         return text if value_in(text, UUID) == self.uuid else None
 
     def _activate(self, host: Host, changed: str) -> None:
-        """Make the changed profile take effect if it is active and must be activated
-        for that; on the netdev, only what its property ``changed`` sets changes.
+        """Make the changed profile take effect if it must be activated for that, and is
+        active, or was until an activation of ours failed; on the netdev, only what its
+        property ``changed`` sets changes.
         """
         uuid = self.known_uuid
         if not (host.activates and uuid and needs_activation(self.change)):
             return
         failure = f"the profile {uuid} cannot be activated"
         text = nmcli(host, failure, "-t", "-f", "UUID,DEVICE", "connection")
-        name = {row[0]: row[1] for row in table(text, 2)}.get(uuid)
+        active = {row[0]: row[1] for row in table(text, 2)}.get(uuid)
+        name = active or host.disconnected.get(uuid)
         if not name or "," in name:
             # If it is active on several netdevs (connection.multi-connect, which
             # nmstate never sets), an activation may use another one. It takes effect
@@ -388,9 +390,12 @@ class ProfileProperty(Kind):
             # Interrupts nothing, but NetworkManager may refuse it.
             nmcli(host, failure, "--wait", WAIT_S, "device", "reapply", name)
         except EffectFailed:
+            host.disconnected[uuid] = name
             activate(host, failure, uuid)
-        for kind in earlier:
-            kind.undo(host)
+            del host.disconnected[uuid]
+        finally:
+            for kind in earlier:
+                kind.undo(host)
 
 
 def _set_on(netdev: str, changed: str) -> Iterator[Kind]:
