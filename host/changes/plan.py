@@ -101,10 +101,11 @@ def save(document: Mapping[str, Any], path: Path) -> None:
     Only a plan file, of any version, or an empty file is replaced. Raises
     Problem for any other file, and where the file cannot be written.
     """
-    if not _may_replace(path):
+    kept = _why_kept(path)
+    if kept:
         raise Problem(
             "plan-file-exists",
-            f"{path} exists and is not a plan file; it was not overwritten",
+            f"{path} exists, and {kept}; it was not overwritten",
             "give the name of a new file, or of an older plan",
         )
     text = json.dumps(document, indent=2) + "\n"
@@ -118,16 +119,21 @@ def save(document: Mapping[str, Any], path: Path) -> None:
         ) from None
 
 
-def _may_replace(path: Path) -> bool:
+def _why_kept(path: Path) -> str:
+    """Return why the file that ``path`` names must not be replaced, or ""."""
     try:
         if not path.exists() and not path.is_symlink():
-            return True
+            return ""
         if path.is_file() and not path.stat().st_size:
-            return True  # as mktemp(1) makes it
+            return ""  # as mktemp(1) makes it
         data = read_json(path) if path.is_file() else None
-    except (OSError, UnreadableJson):
-        return False
-    return isinstance(data, dict) and data.get("kind") == PLAN.kind and "steps" in data
+    except OSError:
+        return ""  # the write says why: the folder may not be entered
+    except UnreadableJson as error:
+        return "is not a plan file" if error.is_file else str(error)
+    if isinstance(data, dict) and data.get("kind") == PLAN.kind and "steps" in data:
+        return ""
+    return "is not a plan file"
 
 
 def differences(
