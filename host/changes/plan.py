@@ -142,9 +142,9 @@ def differences(
     """Return the differences between ``plan`` and now, one sentence each; none if the
     plan is up to date. Pure.
 
-    ``steps`` are decided now for the host ``hostname`` and the loaded policy, whose
-    digest is ``digest``. If the plan is for another host or another policy, that is the
-    only sentence, because all else would follow from it.
+    ``steps``, which are not refused, are decided now for the host ``hostname`` and the
+    loaded policy, whose digest is ``digest``. If the plan is for another host or
+    another policy, that is the only sentence, because all else would follow from it.
     """
     if plan.hostname != hostname:
         text = f"the plan is for {plan.hostname}, this host is {hostname}"
@@ -155,7 +155,7 @@ def differences(
         text = f"the plan is for policy {made}, loaded is {loaded}"
         return (Sentence("plan-policy-differs", text),)
     then = plan.steps
-    now = {step.id: plain(step)["changes"] for step in steps if not step.refused}
+    now = {step.id: plain(step)["changes"] for step in steps}
     found = []
     for step_id in dict.fromkeys((*then, *now)):
         if step_id not in now:
@@ -245,8 +245,8 @@ def _depends_on(step: Step, base: Step) -> bool:
     """Whether ``step`` was decided for what ``base``, an earlier step, leaves."""
     made = {c.target for c in base.changes if c.name == CONNECTION_TYPE}
     child = base.subject if base.rule == CHILDREN.id else None
-    # If the hardware refuses a step, the rules have decided the others without it.
-    modes = [] if base.refused else [kind_of(change) for change in base.changes]
+    # A refused step has no changes: the rules have decided the others without it.
+    modes = [kind_of(change) for change in base.changes]
     new_mode = step.subject in {k.netdev for k in modes if k.sysfs_file == MODE_FILE}
     port_mtu = any(kind.port for kind in modes)
     return any(

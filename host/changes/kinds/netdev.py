@@ -503,10 +503,6 @@ class DcbSetting(NetdevSetting):
     def effect(self) -> str:
         return LINK_DOWN if self.change.name == "pfc" else LIVE
 
-    @property
-    def undo_interrupts(self) -> bool:
-        return self.effect == LINK_DOWN
-
     def accepts(self, value: Optional[str]) -> bool:
         if self.change.name != "buffers" or value is None:
             return super().accepts(value)
