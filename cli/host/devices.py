@@ -19,6 +19,7 @@ from ovirt_rdma.host.facts.devices import (
     Netdev,
     RdmaDevice,
     RdmaPort,
+    VirtualFunction,
 )
 from ovirt_rdma.host.facts.infiniband import is_full_member
 from ovirt_rdma.host.facts.model import Facts
@@ -257,16 +258,14 @@ def adapters(facts: Facts) -> Iterator[Section]:
         ),
         vfs=lambda adapter: _vfs(adapter, by_function.get(adapter.pci.address)),
     )
-    shown = [(a, vf) for a in facts.adapters for vf in a.virtual_functions[:_MOST_VFS]]
-    physical = {vf.address: adapter.pci.address for adapter, vf in shown}
     yield Section(
         "virtual functions",
-        [vf for _, vf in shown],
-        "PF=pf, VF=number, PCI ADDRESS=address, DRIVER=driver, NODE GUID=node_guid, "
-        "GUID OF PORT=guids, LINK=link_state, NETDEV=netdev",
-        pf=lambda vf: physical[vf.address],
-        driver=lambda vf: vf.driver or "none",
-        guids=lambda vf: tuple(port.guid for port in vf.ports),
+        _vfs_shown(facts),
+        "PF=pf, VF=number, PCI ADDRESS=vf.address, DRIVER=driver, "
+        "NODE GUID=vf.node_guid, GUID OF PORT=guids, LINK=vf.link_state, "
+        "NETDEV=vf.netdev",
+        driver=lambda one: one.vf.driver or "none",
+        guids=lambda one: tuple(port.guid for port in one.vf.ports),
     )
     yield Section(
         "RDMA devices",
@@ -288,6 +287,18 @@ def adapters(facts: Facts) -> Iterator[Section]:
         lid=lambda one: _of(one.port.lid, one.port.sm_lid, unless=(None, 0)),
         netdevs=lambda one: _netdevs(facts, one.device, one.port),
     )
+
+
+def _vfs_shown(facts: Facts) -> Iterator[SimpleNamespace]:
+    """Yield the first VFs of each PF, and how many more it has."""
+    for adapter in facts.adapters:
+        pf, vfs = adapter.pci.address, adapter.virtual_functions
+        for vf in vfs[:_MOST_VFS]:
+            yield SimpleNamespace(pf=pf, number=vf.number, vf=vf)
+        if len(vfs) > _MOST_VFS:
+            more = f"and {len(vfs) - _MOST_VFS} more"
+            nothing = VirtualFunction(_MOST_VFS, "", NOTHING)
+            yield SimpleNamespace(pf=pf, number=more, vf=nothing)
 
 
 def netdevs(facts: Facts, fabric: Optional[FabricPolicy]) -> Iterator[Section]:

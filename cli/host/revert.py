@@ -214,7 +214,8 @@ class Revert(HostVerb):
             text = f"{left.what}: {left.why}" if left.failed else left.why
             report.add(Line(left.step, LEFT), text)
         if output.for_people:
-            _print_result(result, self.step, hostname, output)
+            back = sum(step["outcome"] == BACK for step in steps)
+            _print_result(result, back, self.step, hostname, output)
         else:
             before = recovered and recovered.sentence
             content = {"steps": steps, "recovered": before}
@@ -246,8 +247,9 @@ def _reverted_steps(result: RunResult, after: Ledger) -> Iterator[dict[str, Any]
 
 
 def _print_result(
-    result: RunResult, only: Optional[str], host: str, output: Output
+    result: RunResult, back: int, only: Optional[str], host: str, output: Output
 ) -> None:
+    """Print the summary, of ``back`` steps that were reverted."""
     if result.run is None:
         output.line(f"Nothing to revert on {host}.")
         return
@@ -255,8 +257,7 @@ def _print_result(
         output.fix(left.fix)
     failed = sum(left.failed for left in result.left)
     theirs = len(result.left) - failed
-    reverted = count(len(result.done), "step")
-    summary = f"{reverted} reverted on {host} (run {result.run})"
+    summary = f"{count(back, 'step')} reverted on {host} (run {result.run})"
     if theirs:
         summary += f"; {theirs} left, because someone else has changed it since"
     if failed:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
+from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Callable, Optional, Union
 
@@ -101,12 +103,16 @@ def restore_netdev(
             names = _netdevs_named(host, name) if settings else ()
             all_set = True
             for netdev in names:
-                for setting in _about(host, settings, netdev):
-                    is_set, sentence = _restore(host, run, setting)
-                    if sentence:
-                        what = kind_of_act(host.present(setting)).describe()
-                        say(f"{what} {sentence}")
-                    all_set = all_set and is_set
+                due = _about(host, settings, netdev)
+                for _, alike in groupby(due, key=_of_vfs):
+                    # Read once for all VFs: there may be more than a hundred.
+                    facts = cache(HostReader(host.root, run).facts)
+                    for setting in alike:
+                        is_set, sentence = _restore(host, facts, setting)
+                        if sentence:
+                            what = kind_of_act(host.present(setting)).describe()
+                            say(f"{what} {sentence}")
+                        all_set = all_set and is_set
             return ExitCode.DONE if all_set else ExitCode.FAILED
     except Problem as problem:
         say(f"{name}: {problem}" + (f"; {problem.fix}" if problem.fix else ""))
@@ -148,8 +154,13 @@ def _about(
     return sorted(due, key=lambda setting: kind_of_act(setting).port is None)
 
 
+def _of_vfs(setting: AtomicChange) -> tuple[str, str]:
+    """Return the same for a property of all VFs of an adapter, and for no others."""
+    return setting.changes[0].target, setting.changes[0].name
+
+
 def _restore(
-    host: HostEffects, run: Optional[Runner], setting: AtomicChange
+    host: HostEffects, facts: Callable[[], Facts], setting: AtomicChange
 ) -> tuple[bool, str]:
     """Set one value; return whether it is set then, and a sentence if that is news."""
     change, kind = setting.changes[0], kind_of_act(setting)
@@ -162,9 +173,8 @@ def _restore(
     users: tuple[str, ...] = ()
     if setting.effect == LINK_DOWN:
         # Read under the lock: somebody may have started to use the netdev meanwhile.
-        facts = HostReader(host.root, run).facts()
         present = kind_of_act(host.present(setting))
-        users = present.interrupts(NetdevUsers(_without_stored(facts)))
+        users = present.interrupts(NetdevUsers(_without_stored(facts())))
     if users:
         return False, f"stays {value}: in use ({', '.join(users)})"
     if kind.port:

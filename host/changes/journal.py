@@ -102,9 +102,9 @@ class RunResult:
     """``run`` is the run's number, None if there was nothing to do and no run began.
 
     ``outcome`` is the journal's: DONE, ROLLED_BACK or PARTLY. ``done`` are the ids of
-    the steps that were done, in that order (of a revert: that were undone; of a
-    rollback: none). ``left`` is what was left, and why. ``sentence`` is the summary,
-    without a full stop.
+    the steps that were done, in that order (of a revert: that are closed, some without
+    an undo; of a rollback: none). ``left`` is what was left, and why. ``sentence`` is
+    the summary, without a full stop.
     """
 
     run: Optional[int]

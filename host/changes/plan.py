@@ -101,10 +101,11 @@ def save(document: Mapping[str, Any], path: Path) -> None:
     Only a plan file, of any version, or an empty file is replaced. Raises
     Problem for any other file, and where the file cannot be written.
     """
-    if not _may_replace(path):
+    kept = _why_kept(path)
+    if kept:
         raise Problem(
             "plan-file-exists",
-            f"{path} exists and is not a plan file; it was not overwritten",
+            f"{path} exists, and {kept}; it was not overwritten",
             "give the name of a new file, or of an older plan",
         )
     text = json.dumps(document, indent=2) + "\n"
@@ -118,16 +119,21 @@ def save(document: Mapping[str, Any], path: Path) -> None:
         ) from None
 
 
-def _may_replace(path: Path) -> bool:
+def _why_kept(path: Path) -> str:
+    """Return why the file that ``path`` names must not be replaced, or ""."""
     try:
         if not path.exists() and not path.is_symlink():
-            return True
+            return ""
         if path.is_file() and not path.stat().st_size:
-            return True  # as mktemp(1) makes it
+            return ""  # as mktemp(1) makes it
         data = read_json(path) if path.is_file() else None
-    except (OSError, UnreadableJson):
-        return False
-    return isinstance(data, dict) and data.get("kind") == PLAN.kind and "steps" in data
+    except OSError:
+        return ""  # the write says why: the folder may not be entered
+    except UnreadableJson as error:
+        return "is not a plan file" if error.is_file else str(error)
+    if isinstance(data, dict) and data.get("kind") == PLAN.kind and "steps" in data:
+        return ""
+    return "is not a plan file"
 
 
 def differences(
@@ -136,9 +142,9 @@ def differences(
     """Return the differences between ``plan`` and now, one sentence each; none if the
     plan is up to date. Pure.
 
-    ``steps`` are decided now for the host ``hostname`` and the loaded policy, whose
-    digest is ``digest``. If the plan is for another host or another policy, that is the
-    only sentence, because all else would follow from it.
+    ``steps``, which are not refused, are decided now for the host ``hostname`` and the
+    loaded policy, whose digest is ``digest``. If the plan is for another host or
+    another policy, that is the only sentence, because all else would follow from it.
     """
     if plan.hostname != hostname:
         text = f"the plan is for {plan.hostname}, this host is {hostname}"
@@ -149,7 +155,7 @@ def differences(
         text = f"the plan is for policy {made}, loaded is {loaded}"
         return (Sentence("plan-policy-differs", text),)
     then = plan.steps
-    now = {step.id: plain(step)["changes"] for step in steps if not step.refused}
+    now = {step.id: plain(step)["changes"] for step in steps}
     found = []
     for step_id in dict.fromkeys((*then, *now)):
         if step_id not in now:
@@ -239,8 +245,8 @@ def _depends_on(step: Step, base: Step) -> bool:
     """Whether ``step`` was decided for what ``base``, an earlier step, leaves."""
     made = {c.target for c in base.changes if c.name == CONNECTION_TYPE}
     child = base.subject if base.rule == CHILDREN.id else None
-    # If the hardware refuses a step, the rules have decided the others without it.
-    modes = [] if base.refused else [kind_of(change) for change in base.changes]
+    # A refused step has no changes: the rules have decided the others without it.
+    modes = [kind_of(change) for change in base.changes]
     new_mode = step.subject in {k.netdev for k in modes if k.sysfs_file == MODE_FILE}
     port_mtu = any(kind.port for kind in modes)
     return any(

@@ -315,8 +315,7 @@ def interrupted_users(
             continue
         texts = [text for _, kind in kinds for text in kind.interrupts(users)]
         for _, kind in kinds:
-            name = kind.made_netdev or kind.netdev
-            if kind.is_maker and name:
+            for name in kind.touched(facts) if kind.is_maker else ():
                 texts += _set_up_on(users.carriers(name), facts)
         if texts:
             yield group[0].act.step, tuple(dict.fromkeys(texts))

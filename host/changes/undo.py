@@ -23,8 +23,9 @@ the kernel's own, and nothing has to be done. In datagram mode the kernel lowers
 to that of the broadcast group, which may change at any time (ipoib_change_mtu and
 ipoib_mcast_join_finish, Linux 6.1).
 
-**Created objects.** A profile or P_Key child that we made is deleted as a whole, with
-all later changes to it. A loaded module stays.
+**Created objects.** A profile, P_Key child or VFs that we made are deleted as a whole,
+with all later changes to them; another number of VFs is somebody else's. What was set
+in them had no value before, so it is not undone alone. A loaded module stays.
 
 An undo is planned when it is made, and carried out by ``finish``. Each change is
 recorded before it is undone, and verified afterwards. An undo can be interrupted
@@ -132,6 +133,13 @@ class UndoChange:
         lowered = settled and _follows_group(host, clamped)
         return lowered and _may_be_group_mtu(clamped, reading.value)
 
+    def is_done(self, host: HostEffects) -> bool:
+        """Whether nothing is left to do: the value is restored, and no undo that goes
+        on after that has failed or was interrupted.
+        """
+        begun = self.entry.undoing is not None and not self.why
+        return self.is_restored(host) and not (begun and self.kind.undo_goes_on)
+
     def read(self, host: HostEffects) -> Reading:
         """Return the value of its first change now."""
         return host.read(self.act.changes[0], self.act.uuid, self.act.place)
@@ -191,12 +199,15 @@ class Undo:
 
     def is_needed(self, group: Sequence[UndoChange]) -> bool:
         """Whether undoing ``group`` would change the host as it is now."""
-        return not all(undo.is_restored(self._host) for undo in group)
+        return not all(undo.is_done(self._host) for undo in group)
 
     def _plan_makers(self) -> None:
         """Plan the removal of what we made, with the later changes to it."""
         for maker in self._applied:
             if not maker.kind.is_maker or not maker.wanted or maker.is_part:
+                continue
+            if self._is_made_anew(maker):
+                _leave([maker], maker.reading.value, _changed_since(maker))
                 continue
             maker.parts = [
                 part
@@ -206,6 +217,16 @@ class Undo:
             for part in maker.parts:
                 part.is_part, part.to = True, None
             maker.to = (None,) * len(maker.act.changes)
+
+    def _is_made_anew(self, maker: UndoChange) -> bool:
+        """Whether somebody else has removed what ``maker`` made, and made other things
+        there: another number of VFs. A profile that was changed is still ours.
+        """
+        kind = maker.kind
+        same = (one for one in self._applied if one.kind.sets == kind.sets)
+        ours = (None, *(one.act.changes[0].after for one in same))
+        found = any(kind.same(one, maker.reading.value) for one in ours)
+        return not (found or kind.needs_uuid)
 
     def _release(self, undone: Iterable[UndoChange], why: str) -> None:
         self.released += [
@@ -241,14 +262,27 @@ class Undo:
         for undo in own:
             undo.to = self._undo_values(undo.entry)
             if undo.to == (None,) and undo.kind.is_volatile:
+                self._refuse_without(undo)
                 undo.to = None
-                self._release([undo], "it had no value before: we had made its netdev")
+                self._release([undo], "it had no value before")
             elif undo.to != undo.entry.before:
                 # Recorded before an interruption.
                 what = undo.kind.describe()
                 undo.why = _by_others(f"{what} was changed since by someone else")
         if older:
             self._plan_older(older, own[0].entry, now)
+
+    def _refuse_without(self, undo: UndoChange) -> None:
+        """Raise Refused if ``undo`` set what another step made, which stays."""
+        step = undo.act.step
+        for maker in self._applied if self._reverts else ():
+            if maker.kind.is_maker and not maker.wanted and maker.kind.owns(undo.kind):
+                raise Refused(
+                    "step-set-what-we-made",
+                    f"{step} cannot be reverted alone: it set what {maker.act.step} "
+                    "made, which had no value before",
+                    f"revert {maker.act.step}, or all changes: ovirt-rdma-host revert",
+                )
 
     def _plan_older(
         self, older: Sequence[UndoChange], entry: AtomicChange, now: UndoChange
@@ -342,7 +376,7 @@ class Undo:
             self._record(writer, group)
             for undo in group:
                 try:
-                    if not undo.is_restored(self._host):
+                    if not undo.is_done(self._host):
                         self._host.undo(undo.act.with_before(undo.to or ()))
                 except EffectFailed as error:
                     undo.failed = error

@@ -36,13 +36,6 @@ VFIO = "vfio-pci"
 NO_GUID = "0000:0000:0000:0000"
 
 
-def vf_values(values: Mapping[int, str]) -> str:
-    """Return the values of a property of VFs, by number, as one text:
-    ``0=auto 1=disable``.
-    """
-    return " ".join(f"{number}={value}" for number, value in sorted(values.items()))
-
-
 def mlx4_function(pf: str, number: int) -> str:
     """Return the name that mlx4's folder ``iov`` has for VF ``number`` of the function
     at ``pf`` (get_name() in drivers/infiniband/hw/mlx4/sysfs.c). It looks like the VF's

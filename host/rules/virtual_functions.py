@@ -24,7 +24,6 @@ from ovirt_rdma.host.facts.devices import (
     Guid,
     RdmaDevice,
     VirtualFunction,
-    vf_values,
 )
 from ovirt_rdma.host.facts.infiniband import partition_of
 from ovirt_rdma.host.policy.model import DERIVED, ETH, IB, VfRule, vf_rule_for
@@ -462,8 +461,7 @@ def _outcomes(
     yield about.fails(
         f"the {label} of {counted} of {pf.name} are not those of the policy"
     )
-    before = None if pf.made else _text({n: present[n] for n in change})
-    after = _text({n: wanted[n] for n in change})
+    before = {} if pf.made else present
     bound = {vf.number for vf in pf.vfs if vf.number in change and vf.driver}
     again = bound if rebinds else set()
     yield about.step(
@@ -472,14 +470,19 @@ def _outcomes(
         "as the policy requires",
         LINK_DOWN if again else LIVE,
         undo="restores the earlier values",
-        changes=(Change(VF, pf.address, before, after, name),),
+        # One for each VF: a later run may change others, and each has its own value.
+        changes=tuple(
+            Change(VF, pf.address, _text(n, before), _text(n, wanted), name)
+            for n in sorted(change)
+        ),
         users=view.users.of_vfs(pf.address, again),
         **more,
     )
 
 
-def _text(values: _Values) -> Optional[str]:
-    return vf_values({n: value for n, value in values.items() if value}) or None
+def _text(number: int, values: _Values) -> Optional[str]:
+    value = values.get(number)
+    return f"{number}={value}" if value else None
 
 
 def _named(numbers: Collection[int]) -> str:

@@ -20,6 +20,7 @@ from typing import Callable, Optional, Union
 from ovirt_rdma.host.changes.journal import (
     DONE,
     HOOK,
+    REVERT,
     Listener,
     Run,
     refuse_while_open,
@@ -90,8 +91,10 @@ class HookRun(HostRun):
 
 
 def is_live(run: Run) -> bool:
-    """Whether the rollback of ``run`` takes no link down. Pure."""
-    return all(act.effect == LIVE for act in run.applied)
+    """Whether the rollback of ``run`` takes no link down. A revert has no changes of
+    its own: it may undo those of any run. Pure.
+    """
+    return run.verb != REVERT and all(act.effect == LIVE for act in run.applied)
 
 
 def live_run(

@@ -195,7 +195,7 @@ def rebooted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChangedHost]:
         write = "cat > /etc/systemd/system/driver.service"
         guest.run(write, input=unit, check=True)
         host.said("cp /usr/lib/modules/$(uname -r)/ib_fabric.ko /var/lib")
-        # 16 VFs are some 50 programs, each of which takes seconds on a busy machine.
+        # 16 VFs are some 150 programs, each of which takes seconds on a busy machine.
         limit = "/etc/systemd/system/ovirt-rdma-netdev@.service.d/limit.conf"
         host.said(f"mkdir -p {limit.rpartition('/')[0]}")
         guest.run(

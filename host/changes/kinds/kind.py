@@ -78,6 +78,8 @@ class Host:
     below another root: a change that needs one then fails. ``write`` writes to a file
     of /sys, ``clock`` returns seconds since 1970, ``sleep`` waits. ``activates`` is
     False for a hook: VDSM's network setup activates changed profiles itself.
+    ``disconnected`` has the netdevs, by the profile's UUID, on which an activation of
+    ours has failed: NetworkManager takes the profile down first.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class Host:
             run = run_effect
         self.run, self.sleep, self.now, self.write = run, sleep, clock, write
         self.activates = activates
+        self.disconnected: dict[str, str] = {}
 
     def new_uuid(self, netdev: str) -> str:
         """Return the UUID of a new profile of ``netdev``."""
@@ -410,13 +413,27 @@ class Kind:
         """Return who loses something if its link goes down, or what it made goes."""
         if self.port:
             return users.of_adapter(self.port[0], removed=True)
+        names = self.touched(users.facts)
+        return users.of(*names, removed=self.is_maker) if names else ()
+
+    def touched(self, facts: Facts) -> tuple[str, ...]:
+        """Return the netdevs in ``facts`` that it makes or sets, with their present
+        names.
+        """
         name = self.made_netdev or self.netdev
-        return users.of(name, removed=self.is_maker) if name else ()
+        return (name,) if name else ()
 
     @property
     def undo_interrupts(self) -> bool:
         """Whether its undo takes a link down, even if it was live."""
         return self.is_maker
+
+    @property
+    def undo_goes_on(self) -> bool:
+        """Whether its undo goes on after the value is restored, as to start a program
+        again. Only then is it called again if it failed or was interrupted.
+        """
+        return False
 
     @property
     def sysfs_file(self) -> str:

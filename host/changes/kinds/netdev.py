@@ -50,6 +50,7 @@ from ovirt_rdma.host.collect.netdevs import (
 from ovirt_rdma.host.collect.rdma import read_rdma_devices
 from ovirt_rdma.host.facts.devices import CELL, TSO_FEATURES, Buffer, Dcb, Offload
 from ovirt_rdma.host.facts.infiniband import full_member, full_member_bits, partition_of
+from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS, RDMA_CM_CONFIG
 from ovirt_rdma.host.rules.base import (
@@ -276,6 +277,16 @@ class PkeyChild(Sysfs):
         parent, pkey = self.netdev, self.change.after
         return child_name(parent, pkey) if parent and pkey else None
 
+    def touched(self, facts: Facts) -> tuple[str, ...]:
+        parent, pkey = self._parts()
+        return tuple(
+            netdev.name
+            for netdev in facts.netdevs
+            if netdev.ipoib
+            and netdev.ipoib.parent == parent
+            and partition_of(netdev.ipoib.pkey) == partition_of(pkey)
+        ) or super().touched(facts)
+
     def describe(self) -> str:
         return f"the netdev {self.made_netdev}"
 
@@ -491,10 +502,6 @@ class DcbSetting(NetdevSetting):
     @property
     def effect(self) -> str:
         return LINK_DOWN if self.change.name == "pfc" else LIVE
-
-    @property
-    def undo_interrupts(self) -> bool:
-        return self.effect == LINK_DOWN
 
     def accepts(self, value: Optional[str]) -> bool:
         if self.change.name != "buffers" or value is None:

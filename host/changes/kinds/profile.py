@@ -49,7 +49,7 @@ from ovirt_rdma.host.changes.kinds.netdev import (
 )
 from ovirt_rdma.host.collect.netdevs import profiles, table
 from ovirt_rdma.host.facts.devices import TSO_FEATURES
-from ovirt_rdma.host.facts.uses import NetdevUsers
+from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import OFFLOAD, PROFILE, SYSFS, Change
 from ovirt_rdma.host.rules.ipoib import (
@@ -268,17 +268,20 @@ class ProfileProperty(Kind):
     def netdev(self) -> Optional[str]:
         return self.change.target[len(NEW) :] if self.needs_uuid else None
 
-    def interrupts(self, users: NetdevUsers) -> tuple[str, ...]:
-        manager = users.facts.network_manager
-        profiles = manager.profiles if manager and not self.needs_uuid else ()
-        active = [p.active_on for p in profiles if p.uuid == self.change.target]
-        names = [name for name in active if name]
-        return users.of(*names) if names else super().interrupts(users)
+    def touched(self, facts: Facts) -> tuple[str, ...]:
+        manager = facts.network_manager
+        profiles = manager.profiles if manager else ()
+        active = [p.active_on for p in profiles if p.uuid == self.known_uuid]
+        return tuple(filter(None, active)) or super().touched(facts)
 
     @property
     def undo_interrupts(self) -> bool:
         # A profile that was not active when it was changed may be active now.
         return self.is_maker or needs_activation(self.change)
+
+    @property
+    def undo_goes_on(self) -> bool:
+        return self.undo_interrupts
 
     @property
     def is_mtu(self) -> bool:
@@ -335,12 +338,14 @@ class ProfileProperty(Kind):
     def undo(self, host: Host) -> None:
         uuid, before = self.known_uuid, self.change.before
         present = self.read(host)
-        if uuid is None or (not present.problem and self.same(present.value, before)):
+        if uuid is None:
             return
         try:
-            modify(host, uuid, self.change.name, before)
+            if present.problem or not self.same(present.value, before):
+                modify(host, uuid, self.change.name, before)
         except NoSuchProfile:
             return
+        # Also if the value is there: the run may have been killed before this.
         self._activate(host, "")
 
     def is_gone(self, host: Host) -> bool:
@@ -361,15 +366,17 @@ class ProfileProperty(Kind):
         return text if value_in(text, UUID) == self.uuid else None
 
     def _activate(self, host: Host, changed: str) -> None:
-        """Make the changed profile take effect if it is active and must be activated
-        for that; on the netdev, only what its property ``changed`` sets changes.
+        """Make the changed profile take effect if it must be activated for that, and is
+        active, or was until an activation of ours failed; on the netdev, only what its
+        property ``changed`` sets changes.
         """
         uuid = self.known_uuid
         if not (host.activates and uuid and needs_activation(self.change)):
             return
         failure = f"the profile {uuid} cannot be activated"
         text = nmcli(host, failure, "-t", "-f", "UUID,DEVICE", "connection")
-        name = {row[0]: row[1] for row in table(text, 2)}.get(uuid)
+        active = {row[0]: row[1] for row in table(text, 2)}.get(uuid)
+        name = active or host.disconnected.get(uuid)
         if not name or "," in name:
             # If it is active on several netdevs (connection.multi-connect, which
             # nmstate never sets), an activation may use another one. It takes effect
@@ -383,9 +390,12 @@ class ProfileProperty(Kind):
             # Interrupts nothing, but NetworkManager may refuse it.
             nmcli(host, failure, "--wait", WAIT_S, "device", "reapply", name)
         except EffectFailed:
+            host.disconnected[uuid] = name
             activate(host, failure, uuid)
-        for kind in earlier:
-            kind.undo(host)
+            del host.disconnected[uuid]
+        finally:
+            for kind in earlier:
+                kind.undo(host)
 
 
 def _set_on(netdev: str, changed: str) -> Iterator[Kind]:

@@ -58,6 +58,10 @@ class File(Kind):
     def values(self) -> Optional[str]:
         return r"[^\0]*" if self.change.target in OWN_FILES else None
 
+    @property
+    def undo_goes_on(self) -> bool:
+        return True
+
     def normal(self, value: str) -> Optional[str]:
         """Return the text without newlines at its end."""
         # Facts show bytes that are not UTF-8 as \x80, a reading keeps them.
@@ -238,6 +242,10 @@ class Unit(Kind):
         known = _UNIT.fullmatch(self.change.target) and self.change.name == ENABLED
         return r"[a-z-]+" if known else None
 
+    @property
+    def undo_goes_on(self) -> bool:
+        return True
+
     def manual_fix(self, value: Optional[str]) -> str:
         target = shlex.quote(self.change.target)
         return f"systemctl {_VERBS[value == ENABLED]} --now {target}"
@@ -255,6 +263,11 @@ class Unit(Kind):
 
     def is_gone(self, host: Host) -> bool:
         return self.read(host) == Reading()
+
+    def undo(self, host: Host) -> None:
+        # Also if it has that state: systemctl changes this before it starts or stops.
+        if self.change.before is not None and not self.is_gone(host):
+            self.put(host, self.change.before)
 
     def put(self, host: Host, value: str) -> None:
         unit, verb = self.change.target, _VERBS[value == ENABLED]

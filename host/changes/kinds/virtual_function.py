@@ -2,7 +2,8 @@
 """The kind VF: the number of VFs of an adapter, and what their PF sets for them.
 
 The target is the PF's PCI address, ``name`` one of these properties. All but the number
-have a value for several VFs, such as ``0=auto 1=disable``; other VFs are no part of it:
+have a value for some VFs, such as ``0=auto 1=disable``; other VFs are no part of it.
+Rules make a change for each VF:
 
 - ``number``: sriov_numvfs. The VFs are made without a driver, so that none sees a VF
   without GUID.
@@ -35,7 +36,6 @@ from ovirt_rdma.host.facts.devices import (
     Guid,
     VirtualFunction,
     mlx4_function,
-    vf_values,
 )
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS
@@ -50,6 +50,13 @@ _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _GUID = r"[0-9a-f]{4}(?::[0-9a-f]{4}){3}"
 _NONE = (None, "(null)")
 _PROBE = "/sys/bus/pci/drivers_probe"
+
+
+def _joined(values: dict[int, str]) -> str:
+    """Return the values of a property of VFs, by number, as one text:
+    ``0=auto 1=disable``.
+    """
+    return " ".join(f"{number}={value}" for number, value in sorted(values.items()))
 
 
 def _by_number(text: Optional[str]) -> dict[int, str]:
@@ -108,7 +115,7 @@ class _OfVfs(Kind):
 
     def describe(self) -> str:
         numbers = ", ".join(map(str, self._numbers))
-        return f"{self.change.name} of the VFs {numbers} of {self.change.target}"
+        return f"{self.change.name} of VF {numbers} of {self.change.target}"
 
     def normal(self, value: str) -> Optional[str]:
         return value.strip()
@@ -121,7 +128,7 @@ class _OfVfs(Kind):
         if not present:
             return Reading()
         try:
-            return Reading(vf_values(self._present(host, present)) or None)
+            return Reading(_joined(self._present(host, present)) or None)
         except (CommandFailed, EffectFailed, ValueError) as error:
             return Reading(problem=f"{self.describe()} cannot be read: {error}")
 

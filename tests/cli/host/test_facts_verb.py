@@ -59,6 +59,15 @@ def test_a_host_with_hundreds_of_vfs_is_still_an_overview(shown):
     assert len(text.splitlines()) < 120
 
 
+@pytest.mark.parametrize(("count", "more"), [(32, ""), (33, "1"), (508, "476")])
+def test_that_an_adapter_has_more_vfs_is_said(count, more, shown):
+    one = PF.virtual_functions[0]
+    vfs = tuple(replace(one, number=n, address=f"0000:05:{n}") for n in range(count))
+    text = shown(replace(EVERYTHING, adapters=(replace(PF, virtual_functions=vfs),)))
+    assert ("0000:04:00.0  and " in text) == bool(more)
+    assert f"0000:04:00.0  and {more} more  -" in text or not more
+
+
 def test_a_vf_without_its_physical_function_has_a_line(shown):
     """Its physical function is on the hypervisor of this virtual machine."""
     text = shown(model.Facts("vm", "6.1", 1.0, adapters=(EVERYTHING.adapters[1],)))

@@ -109,6 +109,13 @@ def test_what_someone_else_has_changed_is_left_and_said(applied):
     assert "changes   nothing to revert" in applied("status").out
 
 
+def test_what_is_left_is_not_counted_as_reverted(applied):
+    under(applied.root, "/etc/modprobe.d/ovirt-rdma.conf").write_text("theirs\n")
+    result = applied("revert", "MODOPT-02/boot")
+    assert result.code == 0
+    assert "0 steps reverted on hv1 (run 2); 1 left, because " in result.out
+
+
 def test_what_cannot_be_set_back_stays_held(applied):
     applied.fake.refusals[MODES.format("ib0")] = errno.EROFS
     result = applied("revert")
@@ -129,6 +136,7 @@ def test_a_module_stays_loaded_and_that_is_said(ready):
     result = ready("revert")
     assert result.code == 0
     assert "a module stays loaded" in result.out
+    assert "\n1 step reverted on hv1 (run 2).\n" in result.out
 
 
 @pytest.fixture

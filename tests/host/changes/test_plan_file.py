@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import errno
 import json
 import tempfile
 from pathlib import Path
@@ -14,6 +15,7 @@ from support.problems import problem
 from ovirt_rdma.host.changes.plan import load, plan_document, save
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import model
+from ovirt_rdma.host.system import json_codec
 
 FACTS = Path(__file__).parents[2] / "data" / "facts"
 
@@ -83,6 +85,24 @@ def test_neither_a_folder_nor_a_device_nor_a_dangling_link_is_replaced(tmp_path)
         with problem("plan-file-exists", path):
             save(PLAN, path)
     assert link.is_symlink()
+
+
+def test_a_name_that_cannot_be_a_file_is_not_called_a_file(tmp_path):
+    """So it is with a folder that may not be entered; root may enter all."""
+    with problem("plan-file-not-written", "File name too long"):
+        save(PLAN, tmp_path / f"{'x' * 300}.json")
+
+
+def test_why_a_file_cannot_be_read_is_said(tmp_path, monkeypatch):
+    def denied(path):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(json_codec, "read_named", denied)
+    path = tmp_path / "plan.json"
+    path.write_text("theirs")
+    with problem("plan-file-exists", path, "cannot be read: Permission denied"):
+        save(PLAN, path)
+    assert path.read_text() == "theirs"
 
 
 def changed(*path, to):

@@ -4,17 +4,35 @@ are applied, kept over a boot, and reverted.
 """
 
 import os
+from dataclasses import replace
 
 import pytest
 from support.fakes.fake_changes import changing
 from support.fakes.fake_hosts import connectx3_ib
+from support.fakes.fake_processes import run_process
 from support.fakes.fake_root import Pci
-from support.host.effects_host import Told, apply_steps, revert
+from support.host.effects_host import (
+    MemoryJournal,
+    Told,
+    apply_steps,
+    revert,
+    this_run,
+)
 
 from ovirt_rdma.host.changes.boot import restore_netdev
 from ovirt_rdma.host.changes.journal import Journal
 from ovirt_rdma.host.policy.load import load_policy_file
-from ovirt_rdma.host.rules.base import REBOOT
+from ovirt_rdma.host.rules.base import (
+    LINK_DOWN,
+    OPENSM_FILE,
+    OPENSM_SETTINGS,
+    PROFILE,
+    REBOOT,
+    UNIT,
+    Change,
+    Step,
+)
+from ovirt_rdma.host.rules.ipoib import new_profile
 from ovirt_rdma.host.rules.registry import decide
 
 pytestmark = pytest.mark.hypervisor
@@ -154,3 +172,88 @@ def test_done_kept_over_a_boot_and_taken_back(tmp_path, policy, manager, monkeyp
     assert (result.outcome, result.left) == ("done", ()), result.sentence
     assert state(host) == before
     assert host.refused() == {}
+
+
+# An undo of which the last part fails, or that is killed before it.
+
+GUID = "0x0002c90300fb1231"
+OPENSM = f"ovirt-rdma-opensm@{GUID}.service"
+SETTINGS = f"/etc/ovirt-rdma/opensm-{GUID}.conf"
+CHILD = "ib0.8001"
+TEXT = "# ovirt-rdma revision 1\n"
+PARTS = {
+    "kill -HUP 7": Change(OPENSM_FILE, "/etc/rdma/partitions.conf", None, "x=1;\n"),
+    f"systemctl try-restart {OPENSM}": Change(OPENSM_SETTINGS, SETTINGS, None, TEXT),
+    f"systemctl disable --now {OPENSM}": Change(
+        UNIT, OPENSM, "disabled", "enabled", "enabled"
+    ),
+    "nmcli --wait 50 connection up": Change(
+        PROFILE, "", None, "off", "ethtool.feature-tso"
+    ),
+}
+
+
+def a_step(*changes, rule="S"):
+    words = ("sentence", "before", "after", LINK_DOWN, "reason", "undo")
+    return Step(rule, "x", *words, changes)
+
+
+@pytest.fixture
+def there(tmp_path):
+    host = changing(connectx3_ib, tmp_path)
+    host.network_manager()
+    host.systemd()
+    host.write("/sys/class/net/ib0/carrier", "1")
+    without_addresses(host, "ib0")
+    run_process(host.path, 7, "/usr/sbin/opensm")
+    for command in list(PARTS)[:2]:
+        host.runner.answer(command, "")
+    return host
+
+
+def try_revert(host, journal):
+    facts = host.reader().facts()
+    return revert(host.effects(), journal, facts, Told(), allow_link_down=True)
+
+
+@pytest.mark.parametrize("how", ["failed", "killed"])
+@pytest.mark.parametrize("command", PARTS)
+def test_the_last_part_of_an_undo_is_done_by_the_next(there, command, how):
+    """opensm reads its earlier file, and NetworkManager applies the earlier profile."""
+    change, journal = PARTS[command], MemoryJournal()
+    if change.kind == PROFILE:
+        uuid = there.nm_profile("ib0")
+        there.activate(uuid)
+        change = replace(change, target=uuid)
+    facts = there.reader().facts()
+    apply_steps(there.effects(), journal, [a_step(change)], Told(), facts)
+    there.fail(command)
+    if how == "killed":
+        there.failures[tuple(command.split())] = KeyboardInterrupt()
+        with pytest.raises(KeyboardInterrupt):
+            try_revert(there, journal)
+    else:
+        assert try_revert(there, journal).outcome == "partly rolled back"
+    there.units[OPENSM] = "disabled"  # systemd has removed the link, and failed then
+    there.failures.clear()
+    there.runner.ran.clear()
+    if how == "killed":
+        run = this_run(there.effects(), journal)
+        assert run.recover(even_in_use=True).outcome == "done"
+    else:
+        assert try_revert(there, journal).outcome == "done"
+    assert any(" ".join(argv).startswith(command) for argv in there.runner.ran)
+    assert (there.refused(), journal.ledger().applied) == ({}, ())
+
+
+def test_a_child_that_stays_after_its_profile_is_not_called_removed(there, monkeypatch):
+    journal, changes = MemoryJournal(), new_profile(CHILD, "datagram", "ib0", "0x8001")
+    step = a_step(*changes, rule="IPOIB-PKEY-01")
+    apply_steps(there.effects(), journal, [step], Told(), there.reader().facts())
+    with monkeypatch.context() as patched:
+        patched.setattr(there, "remove_netdev", lambda name: None)
+        for _ in range(2):
+            assert try_revert(there, journal).outcome == "partly rolled back"
+            assert there.profile(CHILD) is None
+    there.remove_netdev(CHILD)
+    assert try_revert(there, journal).outcome == "done"

@@ -411,6 +411,16 @@ def test_a_child_alone_can_be_taken_back_with_all_that_is_set_in_it(profiles, jo
     assert journal.ledger().applied
 
 
+def test_what_was_set_in_a_child_of_ours_does_not_go_back_alone(journal):
+    """It had no value before the child was made."""
+    there, _ = _with_child(None, journal)
+    found = there.settings()
+    with problem("step-set-what-we-made", "IPOIB-PKEY-01/ib0.8001 made") as caught:
+        _revert(there, journal, only="IPOIB-MODE-01/ib0.8001")
+    assert caught.value.fix.startswith("revert IPOIB-PKEY-01/ib0.8001, ")
+    assert there.settings() == found
+
+
 def test_a_profile_that_somebody_deleted_is_nothing_to_undo(journal):
     there, before = _with_child((), journal)
     for held in journal.ledger().applied:
@@ -559,6 +569,33 @@ def test_a_child_in_use_is_not_removed(profiles, journal):
     use = NetdevUse("ib0.8001", "nfs", "server:/export")
     there.facts = replace(there.facts, netdev_uses=(use,))
     with problem("netdevs-in-use", "IPOIB-PKEY-01/ib0.8001 "):
+        _revert(there, journal, only="IPOIB-PKEY-01/ib0.8001")
+
+
+@pytest.mark.parametrize("profiles", [(), None])
+@pytest.mark.parametrize("use", ["nfs: server:/export", "address: 10.0.0.2/24"])
+def test_nor_is_one_that_somebody_has_renamed(use, profiles, journal):
+    there, _ = _with_child(profiles, journal)
+    there.rename("ib0.8001", "storage")
+    *others, child = there.facts.netdevs
+    assert child.name == "storage"
+    if use.startswith("nfs"):
+        nfs = NetdevUse("storage", "nfs", "server:/export")
+        there.facts = replace(there.facts, netdev_uses=(nfs,))
+    else:
+        child = replace(child, addresses=("10.0.0.2/24",))
+        there.facts = replace(there.facts, netdevs=(*others, child))
+    if profiles is not None:
+        manager = there.facts.network_manager
+        renamed = [
+            replace(one, active_on="storage")
+            if one.interface_name == "ib0.8001"
+            else one
+            for one in manager.profiles
+        ]
+        manager = replace(manager, profiles=tuple(renamed))
+        there.facts = replace(there.facts, network_manager=manager)
+    with problem("netdevs-in-use", "IPOIB-PKEY-01/ib0.8001 ", use):
         _revert(there, journal, only="IPOIB-PKEY-01/ib0.8001")
 
 

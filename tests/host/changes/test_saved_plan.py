@@ -41,7 +41,7 @@ def told(plan, facts, policy):
         plan,
         facts.hostname,
         digest_of(policy),
-        decide(facts, policy).steps,
+        decide(facts, policy).applicable,
     )
 
 

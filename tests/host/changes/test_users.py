@@ -235,24 +235,16 @@ def at_boot(facts: Facts, case: Case) -> str:
         def do(self, act):
             done.append(act)
 
-    class Reader:
-        def __init__(self, *_):
-            pass
-
-        def facts(self):
-            return facts
-
     setting = AtomicChange(
         *("", kind_of(case.change).effect),
         changes=(replace(case.change, before=None),),
         place=Place(),
     )
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(boot, "HostReader", Reader)
+    with TemporaryDirectory() as folder:
         effects = Effects()
         effects.root = folder
         boot.under(folder, boot._TRIED).parent.mkdir(parents=True)
-        _, said = boot._restore(effects, None, setting)
+        _, said = boot._restore(effects, lambda: facts, setting)
     assert said
     return "" if done else said
 

@@ -6,7 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.host.effects_host import MemoryJournal, Told, applied, revert
+from support.host.memory_host import FakeHost
+from support.problems import problem
 
+from ovirt_rdma.host.changes.boot import boot_settings
 from ovirt_rdma.host.changes.plan import gate
 from ovirt_rdma.host.errors import Refused
 from ovirt_rdma.host.facts.devices import (
@@ -24,7 +28,16 @@ from ovirt_rdma.host.facts.devices import (
 )
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy, VfRule
-from ovirt_rdma.host.rules.base import FAIL, LINK_DOWN, LIVE, PASS, SKIP, WARN
+from ovirt_rdma.host.rules.base import (
+    FAIL,
+    LINK_DOWN,
+    LIVE,
+    PASS,
+    SKIP,
+    VF,
+    WARN,
+    Change,
+)
 from ovirt_rdma.host.rules.registry import decide
 
 pytestmark = pytest.mark.hypervisor
@@ -79,8 +92,7 @@ def verdicts(findings, rule):
 
 
 def values(step) -> dict[int, str]:
-    (change,) = step.changes
-    pairs = (entry.partition("=") for entry in change.after.split())
+    pairs = (change.after.partition("=") for change in step.changes)
     return {int(number): value for number, _, value in pairs}
 
 
@@ -94,7 +106,8 @@ def test_a_new_adapter_gets_all_in_order():
     assert values(steps["VF-03"]) == dict.fromkeys(range(4), "enable")
     # 0 and 1 are for virtual machines.
     assert values(steps["VF-04"]) == {2: "mlx5_core", 3: "mlx5_core"}
-    gated = gate([replace(steps["VF-01"], refused="no"), *list(steps.values())[1:]])
+    refused = replace(steps["VF-01"], refused="no", changes=())
+    gated = gate([refused, *list(steps.values())[1:]])
     assert len(gated.left) == 1  # what the rules refuse, they have considered
 
 
@@ -283,3 +296,62 @@ def test_mlx5_has_it_in_its_firmware():
     assert "PORT-TYPE-01" not in steps
     (finding,) = [f for f in findings if f.rule == "PORT-TYPE-01"]
     assert finding.fix.startswith("mstconfig -d 0000:5e:00.0 set LINK_TYPE_P1=2,")
+
+
+def test_each_vf_has_its_own_earlier_value_and_its_own_boot_setting():
+    """A virtual machine has VF 1 while the policy changes once more."""
+    there, journal = FakeHost(facts(*map(vf, range(4)))), MemoryJournal()
+    before = there.settings()
+    rule = replace(RULE, guids="keep")
+    for state, driver in (("enable", None), ("disable", VFIO), ("disable", None)):
+        (adapter,) = there.facts.adapters
+        vfs = list(adapter.virtual_functions)
+        vfs[1] = replace(vfs[1], driver=driver)
+        adapter = replace(adapter, virtual_functions=tuple(vfs))
+        there.facts = replace(there.facts, adapters=(adapter,))
+        if driver or state == "enable":
+            steps, _ = outcomes(there.facts, replace(rule, link_state=state))
+            assert applied(there, journal, [steps["VF-03"]]).outcome == "done"
+    settings = boot_settings(journal.ledger())
+    at_boot = [one.changes[0].after for one in settings]
+    assert at_boot == ["1=enable", "0=disable", "2=disable", "3=disable"]
+    result = revert(there, journal, there.facts, Told())
+    assert (result.outcome, result.left) == ("done", ())
+    assert there.settings() == before
+
+
+def made(journal) -> FakeHost:
+    """Return a host on which a run has made two VFs, with their links enabled."""
+    there = FakeHost(facts())
+    steps, _ = outcomes(there.facts, replace(RULE, count=2, link_state="enable"))
+    assert applied(there, journal, list(steps.values())).outcome == "done"
+    return there
+
+
+@pytest.mark.parametrize("number", ["8", "1"])
+def test_a_number_of_vfs_that_somebody_else_has_set_stays(number):
+    journal = MemoryJournal()
+    there = made(journal)
+    for value in ("0", number):
+        there.put(Change(VF, ADDRESS, None, None, "number"), value)
+    facts = there.facts
+    result = revert(there, journal, there.facts, Told())
+    assert result.outcome == "done"
+    (why,) = (one.why for one in result.left if one.step == "VF-01/mlx5_0")
+    assert why.id == "value-changed-by-others"
+    assert f"(now {number}, ours 2)" in why
+    assert (there.facts, journal.ledger().applied) == (facts, ())
+
+
+@pytest.mark.parametrize("step", ["VF-02/mlx5_0", "VF-03/mlx5_0"])
+def test_what_is_set_in_vfs_of_ours_does_not_go_back_alone(step):
+    """There is nothing to go back to: the VFs are ours."""
+    journal = MemoryJournal()
+    there = made(journal)
+    found, data = there.settings(), journal.data
+    with problem("step-set-what-we-made", step, "VF-01/mlx5_0"):
+        revert(there, journal, there.facts, Told(), only=step)
+    assert (there.settings(), journal.data) == (found, data)
+    revert(there, journal, there.facts, Told(), only="VF-01/mlx5_0")
+    assert journal.ledger().applied == ()
+    assert there.facts.adapters[0].vfs == 0

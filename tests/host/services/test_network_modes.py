@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from support.fakes.fake_changes import ChangingRoot, changing
 from support.fakes.fake_hosts import connectx3_ib
-from support.host.effects_host import apply_steps
+from support.host.effects_host import apply_steps, revert
 
 from ovirt_rdma.host.changes.boot import boot_settings
 from ovirt_rdma.host.changes.journal import (
@@ -235,6 +235,23 @@ def test_an_interrupted_run_that_took_a_link_down_is_the_operators(plain):
         "interrupted, and is not rolled back (ovirt-rdma-host apply, or revert: each "
         "rolls it back first; if not, find out why the journal cannot be written)"
     )
+
+
+def test_so_is_an_interrupted_revert(plain):
+    """It has no changes of its own: what it takes down is in the runs that it ends."""
+    plain.policy(CONNECTED)
+    apply(plain)
+    effects = plain.host.effects()
+
+    def cut(act):
+        raise PowerCut
+
+    effects.undo = cut
+    facts, journal = plain.host.reader().facts(), Journal(plain.host.path)
+    with pytest.raises(PowerCut):
+        revert(effects, journal, facts, Nobody())
+    assert "run 2 (apply) was interrupted" in plain.set("datagram")
+    assert plain.state[0] == "connected"
 
 
 def test_a_policy_that_wants_another_mode_is_told(plain):

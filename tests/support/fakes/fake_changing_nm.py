@@ -34,9 +34,14 @@ _REAPPLIED = (_MTU, "802-3-ethernet.mtu")
 
 @dataclass
 class ChangingNetworkManager(IpoibKernel):
-    """``takes_profiles``: whether NetworkManager loads new ones."""
+    """``takes_profiles``: whether NetworkManager loads new ones. ``dhcp_fails``: how
+    many of the next activations fail, as without an answer to DHCP: a new activation
+    takes the place of the earlier one first (nm_device_queue_activation,
+    src/core/devices/nm-device.c), and mode and MTU are set before addresses.
+    """
 
     takes_profiles: bool = True
+    dhcp_fails: int = 0
     # Profiles with a setting that has become empty, but still exists.
     _nm_emptied: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     # The properties of active profiles at their activation, by UUID.
@@ -212,6 +217,12 @@ class ChangingNetworkManager(IpoibKernel):
             feature = self._features[name][f"\t{_KERNEL_TSO}"]
             self._nm_tso[name] = feature in ("on", "off [requested on]")
             self.set_feature(name, _KERNEL_TSO, values[_TSO] == "on")
+        if self.dhcp_fails:
+            self.dhcp_fails -= 1
+            self._forget(name)
+            self._nm_devices[name] = "disconnected"
+            words = "IP configuration could not be reserved"
+            raise CommandFailed(f"Error: Connection activation failed: {words}", 4)
         self._nm_devices[name] = "connected"
         profile.row["DEVICE"] = name
         self._nm_applied[uuid] = dict(values)

@@ -177,3 +177,28 @@ def test_a_profile_that_cannot_be_activated_is_said(host):
     assert failed.value.id == "network-manager-refused"
     assert host.uuid in str(failed.value)
     assert str(failed.value).endswith(": Error: activation failed: x")
+
+
+def test_what_somebody_set_by_hand_stays_also_if_the_activation_fails(host):
+    """NetworkManager has set the profile's mode and MTU by then. The rollback connects
+    the netdev again: that is how it was.
+    """
+    host._nm_profiles[host.uuid].properties[MTU] = "2000"
+    host.activate(host.uuid)
+    host.set_mode("ib0", "connected")
+    host.set_mtu("ib0", 9000)
+    found, effects = host.state("ib0"), host.effects()
+    one = act(host, TSO, None, "off")
+    host.dhcp_fails = 1
+    with pytest.raises(EffectFailed):
+        effects.do(one)
+    assert host.state("ib0") == found
+    assert host._nm_devices["ib0"] == "disconnected"
+    effects.undo(one)
+    assert (host.state("ib0"), host.refused()) == (found, {})
+    assert host._nm_devices["ib0"] == "connected"
+    # What somebody disconnects later stays so.
+    host._forget("ib0")
+    effects.undo(one)
+    assert host.profile("ib0").get(TSO) is None
+    assert host.activated[-2:] == ["ib0", "ib0"]

@@ -404,8 +404,9 @@ def test_a_unit_goes_there_and_back(host):
     assert host.effects().read(UNIT_CHANGE) == Reading("enabled")
     host.effects().undo(act(UNIT_CHANGE))
     assert set(host.units.values()) == {"disabled"}
+    # Again: the first may have failed to stop it.
     host.effects().undo(act(UNIT_CHANGE))
-    assert host.runner.ran.count(("systemctl", "disable", "--now", UNIT_NAME)) == 1
+    assert host.runner.ran.count(("systemctl", "disable", "--now", UNIT_NAME)) == 2
 
 
 def test_a_unit_that_is_not_installed(host):

@@ -18,8 +18,11 @@ from dataclasses import replace
 import pytest
 from support.problems import problem
 
+from ovirt_rdma.host.changes import boot
+from ovirt_rdma.host.changes.journal import Journal, Ledger, Run
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of
+from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.rules.base import SYSFS, VF, Change
 
 pytestmark = pytest.mark.hypervisor
@@ -262,6 +265,32 @@ def test_other_vfs_are_another_property():
     one = Change(VF, PF, None, "0=auto", "link-states")
     other = Change(VF, PF, None, "1=auto", "link-states")
     assert kind_of(one).sets != kind_of(other).sets
+
+
+def test_at_boot_the_host_is_read_once_for_all_vfs(kernel, monkeypatch):
+    """A reading takes seconds, and the unit that sets them again has 180."""
+    read = []
+
+    class Reader:
+        def __init__(self, *_):
+            pass
+
+        def facts(self):
+            read.append("facts")
+            return Facts("hv1", "5.14.0", 1.0)
+
+    monkeypatch.setattr(boot, "HostReader", Reader)
+    guids = [replace(GUIDS, after=f"{n}={NODE}/{PORT}") for n in range(8)]
+    changes = [act(number(8)), *map(act, guids)]
+    acts = tuple(replace(one, run=1, number=n) for n, one in enumerate(changes))
+    run = Run(1, "apply", "", acts=acts, outcome="done")
+    Journal(kernel.root).write(Ledger((run,)))
+    said: list[str] = []
+    done = boot.restore_netdev(
+        kernel.root, kernel.run, "ib0", said.append, kernel.effects
+    )
+    assert (done, len(said), len(read)) == (0, 9, 2)
+    assert list(kernel.guids.values()) == [[NODE, PORT]] * 8
 
 
 def iov(kernel: Kernel, path: str):
