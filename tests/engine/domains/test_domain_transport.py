@@ -350,7 +350,7 @@ FIXES = [
     (degraded(), domain(), host(status="maintenance"), "put the host into"),
     (degraded(), domain(), host(status="non_operational"), "put the host into"),
     (degraded(), domain(status="inactive"), host(), "put the host into"),
-    (degraded(), domain(hosted_engine=True), host(), "maintenance in the engine, reboot"),
+    (degraded(), domain(hosted_engine=True), host(), "maintenance in the engine, re"),
     (with_port_down(degraded()), domain(), host(), "first, on the host: "),
     # Stock VDSM mounts over TCP what our class has mounted over RDMA.
     (

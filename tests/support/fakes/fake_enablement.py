@@ -43,10 +43,10 @@ def policy_of(*rules):
 class Host:
     """A fake root with the package installed, a strict systemctl and a fapolicyd.
 
-    ``daemon`` are LoadState and ActiveState of its unit: start gives a masked one an
-    error. ``fapolicyd`` is its state, or ``mute`` where its command fails, and ``trusted``
-    what a trust file names, each with ``size``. What --dump-db prints is as 1.3.2,
-    1.3.3, 1.4.5 and 2.0.1 printed it when built and run (2.0.1:
+    ``daemon`` are LoadState and ActiveState of its unit: a masked one cannot be
+    started. ``fapolicyd`` is its state, or ``mute`` where its command fails, and
+    ``trusted`` what a trust file names, each with ``size``. What --dump-db prints is
+    as 1.3.2, 1.3.3, 1.4.5 and 2.0.1 printed it when built and run (2.0.1:
     src/cli/fapolicyd-cli.c, lines 221 and 316, src/library/database.c, lines 406 and
     410). Its exit code was 1 before 1.4.3.
     """
