@@ -321,7 +321,7 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
                 state = rdma.prepare_hosts(
                     center,
                     *chosen[center, cluster],
-                    request=_request(self, own, cluster),
+                    request=_request(self, own),
                     variables=own,
                     approve=ask,
                     take_over=self.take_over,
@@ -346,9 +346,7 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
             return in_each(shown, prepare, output, "hosts-prepare", none=none)
 
 
-def _request(
-    args: Prepare, variables: Mapping[str, Any], cluster: str = ""
-) -> PreparationRequest:
+def _request(args: Prepare, variables: Mapping[str, Any]) -> PreparationRequest:
     policy = deploy_hook.policy_of(variables)
     return PreparationRequest(
         args.by,
@@ -361,7 +359,6 @@ def _request(
         variables.get("ovirt_rdma_apply", True) is not False,
         str(variables.get("ovirt_rdma_mode", "vdsmd")),
         deploy_hook.block_problem() is None,
-        cluster,
     )
 
 

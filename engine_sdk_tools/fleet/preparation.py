@@ -181,8 +181,7 @@ class PreparationRequest:
     ``policy`` is what hosts get, with its ``digest``; None: they keep theirs.
     ``again``: also hosts that need nothing. ``canary`` is a host's name. ``apply`` and
     ``mode`` are those variables of the role. ``reinstall``: whether a reinstall would
-    run the role, so that what SSH has left can be done by one. ``cluster``: the policy
-    is that of this cluster, and so are all hosts; "": of all clusters.
+    run the role, so that what SSH has left can be done by one.
     """
 
     by: str = AUTO
@@ -195,7 +194,6 @@ class PreparationRequest:
     apply: bool = True
     mode: str = "vdsmd"
     reinstall: bool = True
-    cluster: str = ""
 
 
 @dataclass(frozen=True)
@@ -642,19 +640,17 @@ def continued(
     state: PreparationState,
     request: PreparationRequest,
     hosts: Sequence[Host],
+    present: Sequence[Host],
     listener: Listener,
 ) -> PreparationState:
     """Return the state of a run that was interrupted, to be continued. Raises Refused
-    if the policy is that of one cluster, and others than ``hosts`` would get it.
+    unless ``request`` is for the same ``hosts``, of those ``present`` in the data
+    center, in the same way.
     """
-    ids = {host.id for host in hosts}
-    others = [record.name for record in state.hosts if record.id not in ids]
-    if request.cluster and others:
-        raise refused(
-            "preparation-of-other-cluster",
-            f"a preparation of {listed(others)} was interrupted",
-            f"continue it first: {command_of(state)}",
-        )
+    ids = {record.id for record in state.hosts} & {host.id for host in present}
+    same = ids == {host.id for host in hosts} and request.by == state.by
+    if ids and not same:
+        refuse_others(state)
     listener.note(f"continues the interrupted '{command_of(state)}'")
     if state.digest == request.digest:
         return state
@@ -663,6 +659,17 @@ def continued(
         "earlier one"
     )
     return replace(state, digest=request.digest)
+
+
+def refuse_others(state: PreparationState) -> None:
+    """Raise Refused: the preparation ``state`` was interrupted, and goes first."""
+    command = command_of(state)
+    raise refused(
+        "preparation-incomplete",
+        f"an earlier '{command}' was interrupted and is not complete; hosts may be in "
+        "maintenance because of it",
+        f"complete it first: {command}",
+    )
 
 
 # Carry it out: read, decide, store, do one step, store.
@@ -681,15 +688,12 @@ class PreparationFile(RecordFile[PreparationState]):
         "move the file away, and run the command again"
     )
 
-
-def refuse_conversion() -> None:
-    """Raise Refused: a preparation of the data center's hosts was interrupted."""
-    raise refused(
-        "preparation-incomplete",
-        "an earlier 'ovirt-rdma hosts prepare' was interrupted and is not complete; "
-        "hosts may be in maintenance because of it",
-        "complete it first: ovirt-rdma hosts prepare",
-    )
+    def read(self) -> Optional[PreparationState]:
+        """Return the stored state, as RecordFile.read; a run that was interrupted after
+        its last step has ended.
+        """
+        state = super().read()
+        return state if state is None or _current(state) else finished(state)
 
 
 # The same step is tried this often for a host: requests may get lost.

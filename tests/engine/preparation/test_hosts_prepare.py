@@ -147,8 +147,9 @@ def test_each_cluster_gets_its_own_policy(clusters):
 def test_an_interrupted_run_of_a_cluster_gets_no_others_policy(clusters):
     clusters.killed(2, "host03", "--by", "reinstall", "-y", applied=True)
     found = clusters.run("-y")
-    assert "cluster cl1: a preparation of host03 was interrupted" in found.err
-    assert "fix: continue it first: ovirt-rdma hosts prepare host03" in found.err
+    command = "ovirt-rdma hosts prepare host03 --by reinstall"
+    assert f"cluster cl1: an earlier '{command}' was interrupted" in found.err
+    assert f"fix: complete it first: {command}" in found.err
     assert clusters.door.prepared == []
 
 
@@ -414,7 +415,7 @@ def test_killed_at_a_change_and_run_again(fleet, number, applied):
     fleet.killed(number, *words, "-y", applied=applied)
     convert = ("domain", "convert", "data1", "--to", "rdma", "--rolling", "-y")
     fleet.here(*convert).refused(
-        4, "hosts prepare' was interrupted", "complete it first"
+        4, "host03 --by reinstall' was interrupted", "complete it first"
     )
     again = fleet.run(*words, "-y")
     assert again.code == 0, again
@@ -428,6 +429,65 @@ def test_killed_at_a_change_and_run_again(fleet, number, applied):
     assert [
         j.status for j in jobs_of(fleet.world).values() if j.status == "started"
     ] == []
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        ("domain", "convert", "data1", "--to", "rdma", "--rolling"),
+        ("hosts", "prepare", "host02"),
+        ("hosts", "prepare", "host01", "host03", "host04"),
+    ],
+    ids=["a conversion", "the same", "others"],
+)
+def test_cut_off_after_its_last_host_a_run_is_over(fleet, monkeypatch, then):
+    """In the reading that follows: nothing of it keeps the next run off."""
+    now = plan.with_hosts_now
+
+    def cut(session, engine):
+        (path,) = fleet.folder.glob("prepare-*.json")
+        hosts = json.loads(path.read_text())["state"]["hosts"]
+        if {host["stage"] for host in hosts} == {"done"}:
+            raise KeyboardInterrupt
+        return now(session, engine)
+
+    def is_open():
+        return any(j.status == "started" for j in jobs_of(fleet.world).values())
+
+    words = ["--batch", "4"] if then[0] == "domain" else ["host02"]
+    with monkeypatch.context() as patched:
+        patched.setattr(plan, "with_hosts_now", cut)
+        assert fleet.run(*words, "-y").code == 130
+    assert is_open()
+    if then[0] == "domain":
+        found = fleet.here(*then, "-y")
+    else:
+        found = fleet.run(*then[2:], "-y")
+    assert found.code == 0, found
+    assert not is_open()
+    if then[0] == "hosts":
+        fleet.is_prepared("host02", *then[2:])
+
+
+def test_an_interrupted_run_is_continued_with_its_own_hosts_only(fleet):
+    """Else others would be reinstalled than those that were named."""
+    fleet.killed(0, "host02", "host04", "--by", "reinstall", "-y", applied=True)
+    fix = "it first: ovirt-rdma hosts prepare host02 host04 --by reinstall"
+    for words in (
+        ("host03", "--by", "reinstall"),
+        ("host02", "--by", "reinstall"),
+        ("--by", "reinstall"),
+        ("host02", "host04"),
+    ):
+        fleet.run(*words, "-y").refused(4, "host04 --by reinstall' was inter", fix)
+    convert = ("domain", "convert", "data1", "--to", "rdma", "--rolling", "-y")
+    fleet.here(*convert).refused(4, fix)
+    assert (len(fleet.acts), fleet.door.prepared) == (1, [])
+    # One that was removed meanwhile need not be named.
+    del fleet.world.hosts[fleet.world.host("host04").id]
+    again = fleet.run("host02", "--by", "reinstall", "-y")
+    assert (again.code, "it is no longer in the engine" in again.out) == (5, True)
+    fleet.is_prepared("host02")
 
 
 def test_a_policy_that_was_changed_meanwhile_is_no_failure(fleet):
