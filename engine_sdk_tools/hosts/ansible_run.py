@@ -237,7 +237,9 @@ def private_folder() -> Iterator[str]:
     was killed; any other is left alone.
     """
     for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        if (left / _MARK).is_file() and (lock := _locked(left)) >= 0:
+        # Path.is_file raises as Path.is_dir, and others may link what they like.
+        marked = os.path.isfile(left / _MARK)  # noqa: PTH113
+        if marked and (lock := _locked(left)) >= 0:
             _remove(left, lock)
     top = Path(tempfile.mkdtemp(prefix=_PREFIX))
     lock = -1

@@ -592,7 +592,7 @@ class PostTasksFile:
 
 def block_problem() -> Optional[Problem]:
     """Return why a reinstall would not run the role; known on the engine only."""
-    if not Path(POST_TASKS).parent.is_dir():
+    if not is_folder(Path(POST_TASKS).parent):
         return None
     try:
         content = PostTasksFile(POST_TASKS).read() or b""

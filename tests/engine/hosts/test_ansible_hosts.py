@@ -729,3 +729,13 @@ def test_the_private_folder_is_ours_alone_and_goes():
         assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700
         (Path(folder) / "a").mkdir()
     assert not Path(folder).exists()
+
+
+def test_what_others_put_in_the_temporary_folder_holds_up_nobody(tmp_path, monkeypatch):
+    monkeypatch.setattr(ansible_run.tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "ovirt-rdma-long").symlink_to("x" * 300)
+    (tmp_path / "ovirt-rdma-loop").symlink_to("ovirt-rdma-loop")
+    (tmp_path / "ovirt-rdma-theirs").mkdir(mode=0)
+    with ansible_run.private_folder() as folder:
+        assert Path(folder).exists()
+    assert len(list(tmp_path.iterdir())) == 3
