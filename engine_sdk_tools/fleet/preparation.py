@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Optional
@@ -696,8 +695,6 @@ class PreparationFile(RecordFile[PreparationState]):
         return state if state is None or _current(state) else finished(state)
 
 
-# The same step is tried this often for a host: requests may get lost.
-_MOST_TRIES = 3
 # How long the engine may take from the answer to the start of the installation, and
 # from the host's last status to the event of the end.
 START_S = 60.0
@@ -715,10 +712,6 @@ class Preparation(HostsRun):
     request: PreparationRequest
     variables: Mapping[str, Any]
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.tries: Counter[tuple[str, tuple[str, ...]]] = Counter()
-
     def run(self) -> PreparationState:
         """Return the state at the end. Raises EngineProblem and StateFileProblem."""
         self.save(replace(self.state, stage=PREPARING))
@@ -734,7 +727,7 @@ class Preparation(HostsRun):
             if step.kind == Kind.MARK:
                 self.save(self.state.with_host(step.subject, **step.marks))
                 continue
-            why = self._repeated_in_vain(step) or self.tried(step)
+            why = self.repeated_in_vain(step) or self.tried(step)
             if why:
                 self._failed(step.subject, why)
             self.save(replace(self.state, doing=""))
@@ -750,15 +743,6 @@ class Preparation(HostsRun):
         now = {host.id: host for host in self.engine.hosts}
         ids = {name: self.state.host(name).id for name in step.names}
         return {name: now[id] for name, id in ids.items() if id in now}
-
-    def _repeated_in_vain(self, step: RunStep) -> str:
-        if step.call is None and step.kind != Kind.RUN:
-            return ""
-        key = (step.kind, step.names)
-        self.tries[key] += 1
-        if self.tries[key] <= _MOST_TRIES:
-            return ""
-        return f"{step.doing} had no effect after {_MOST_TRIES} attempts"
 
     def begin(self, step: RunStep) -> None:
         """Store that ``step`` is started, with the newest event before a request."""

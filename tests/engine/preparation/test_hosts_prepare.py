@@ -341,6 +341,19 @@ def test_machines_that_stay_keep_the_host_at_work(fleet):
     assert (host.status, host.vms) == ("up", ["vm1"])
 
 
+@pytest.mark.parametrize(("fails", "code"), [(9, 0), (10_000, 1)])
+def test_an_spm_that_cannot_be_stopped_for_a_while_is_waited_for(fleet, fails, code):
+    """As in a conversion: the engine answers 200, and the host stays up."""
+    fleet.world.host("host01").spm_stop_fails = fails
+    found = fleet.run("host01", "--by", "reinstall", "-y")
+    fleet.world.settle()
+    assert found.code == code, found
+    assert "SPM did not stop" in found.err
+    assert "retrying for up to 1800 s" in found.err
+    assert ("SPM did not stop" in found.out) == bool(code)
+    assert fleet.world.host("host01").status == "up"
+
+
 def test_a_host_that_breaks_on_its_way_is_not_waited_for(fleet):
     """As in a conversion: with the same statuses, for the same time."""
     host = fleet.world.host("host02")
