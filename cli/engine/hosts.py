@@ -348,6 +348,8 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
 
 def _request(args: Prepare, variables: Mapping[str, Any]) -> PreparationRequest:
     policy = deploy_hook.policy_of(variables)
+    # As Ansible's filter bool.
+    apply = str(variables.get("ovirt_rdma_apply", True)).lower()
     return PreparationRequest(
         args.by,
         args.batch,
@@ -356,7 +358,7 @@ def _request(args: Prepare, variables: Mapping[str, Any]) -> PreparationRequest:
         args.again,
         policy,
         None if policy is None else digest(policy),
-        variables.get("ovirt_rdma_apply", True) is not False,
+        apply in ("yes", "on", "1", "true"),
         str(variables.get("ovirt_rdma_mode", "vdsmd")),
         deploy_hook.block_problem() is None,
     )

@@ -115,6 +115,26 @@ def test_a_policy_that_is_a_template_is_refused(fleet):
     assert fleet.door.prepared == []
 
 
+@pytest.mark.parametrize(
+    ("value", "applies"),
+    [("false", False), ("No", False), (0, False), ("True", True), ("on", True)],
+)
+def test_whether_to_apply_is_read_as_ansible_reads_it(
+    fleet, monkeypatch, value, applies
+):
+    """Else hosts would be reinstalled for steps that the role never applies."""
+    seen = set()
+
+    def look_at(report, request):
+        seen.add(request.apply)
+        return plan.Look(True)
+
+    monkeypatch.setattr(plan, "look_at", look_at)
+    fleet.settings = {"ovirt_rdma_apply": value}
+    fleet.results(code=0)
+    assert seen == {applies}
+
+
 @pytest.fixture
 def clusters(fleet):
     """The fleet with host03 in another cluster; each has a policy of its own."""
