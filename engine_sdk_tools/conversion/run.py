@@ -239,7 +239,7 @@ class HostsRun:
         read = Read(step.path, step.doing, "get")
         return str(self.session.wait_until(read, arrived, step.doing, timeout_s))
 
-    def wait_in(self, step: RunStep, name: str, after: int) -> str:
+    def wait_in(self, step: RunStep, after: int) -> str:
         """Wait until the host is in maintenance, or no longer on the way there; return
         why it is not evacuated, "" if it is. ``after``: the newest event before the
         request.
@@ -247,7 +247,7 @@ class HostsRun:
         It makes progress while a virtual machine migrates or their number falls. The
         engine retries a failed migration by itself.
         """
-        after = after or newest_event(self.session)
+        name, after = step.subject, after or newest_event(self.session)
         before: Optional[int] = None
         since = self.session.clock()
 
@@ -283,7 +283,7 @@ class HostsRun:
 
         return self.wait(step, ENTER_S, test, host=name, broken_s=BROKEN_IN_S)
 
-    def wait_out(self, step: RunStep, name: str, after: Optional[int]) -> str:
+    def wait_out(self, step: RunStep, after: Optional[int]) -> str:
         """Wait until the host is up with its storage connected, or has failed; return
         why it is not waited for. ``after``: the newest event before our activation,
         None without.
@@ -302,7 +302,7 @@ class HostsRun:
                     return None
             return "" if status in OUT else None
 
-        return self.wait(step, LEAVE_S, test, host=name)
+        return self.wait(step, LEAVE_S, test, host=step.subject)
 
 
 @dataclass
@@ -521,11 +521,11 @@ class ConversionRun(HostsRun):
             return self.wait(step, DOMAIN_S, lambda _, s: "" if s in until else None)
         host = self.state.host(step.subject)
         if step.kind == Kind.WAIT_IN:
-            return self.wait_in(step, host.name, host.event)
+            return self.wait_in(step, host.event)
         # If a host comes up by itself, the event of its activation is unknown.
         ours = host.stage == Stage.LEAVING
         after = (host.event or newest_event(self.session)) if ours else None
-        why = self.wait_out(step, host.name, after)
+        why = self.wait_out(step, after)
         self.arrived.add(host.name)
         return why
 

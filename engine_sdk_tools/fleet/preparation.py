@@ -778,10 +778,10 @@ class Preparation(HostsRun):
             return ""
         record = self.state.host(step.subject)
         if step.kind == Kind.WAIT_IN:
-            return self.wait_in(step, record.name, record.event)
+            return self.wait_in(step, record.event)
         if step.kind == Kind.WAIT_OUT:
             after = record.event if record.stage == LEAVING else None
-            return self.wait_out(step, record.name, after)
+            return self.wait_out(step, after)
         if step.kind == Kind.RUN:
             self._run_role(step)
         elif step.kind == Kind.LOOK:

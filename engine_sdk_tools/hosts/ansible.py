@@ -167,13 +167,12 @@ _OURS = re.compile(r"ansible_(ssh_)?(host_key_checking|connection|executable)")
 @dataclass(frozen=True)
 class Access:
     """How to log in: ``user``, path of the private ``key`` (None: ssh finds one) and of
-    the operator's ``inventory``, and the timeout of a connection in seconds.
+    the operator's ``inventory``.
     """
 
     user: str = "root"
     key: Optional[str] = None
     inventory: Optional[str] = None
-    connect_timeout_s: int = 10
 
     def __post_init__(self) -> None:
         if self.key is not None and not os.access(self.key, os.R_OK):
@@ -267,7 +266,7 @@ def _ssh_options(
         "ClearAllForwardings=yes",
         "Tunnel=no",
         "PermitLocalCommand=no",
-        f"ConnectTimeout={access.connect_timeout_s}",
+        "ConnectTimeout=10",
         "ServerAliveInterval=15",
         "ServerAliveCountMax=3",
     ]
