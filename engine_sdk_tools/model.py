@@ -561,15 +561,20 @@ def hosts_named(
     """Return the hosts that match ``names``, each once, in the engine's order; without
     names, all. A name may be an id, an address, a glob, or several of these with
     commas. ``data_center`` (name or id) limits them. Raises NameProblem with all that
-    match none.
+    match none, and for an empty one.
     """
     candidates = engine.hosts
     if data_center is not None:
         candidates = engine.hosts_of(data_center_named(engine, data_center).id)
-    parts = (part.strip() for text in names for part in text.split(","))
-    patterns = [pattern for pattern in parts if pattern]
+    patterns = [part.strip() for text in names for part in text.split(",")]
     if not patterns:
         return candidates
+    if not all(patterns):
+        raise NameProblem(
+            "host-name-empty",
+            "the name of a host is empty",
+            "name the hosts; without any name, all are meant",
+        )
     chosen = {p: {h.id for h in candidates if _matches(p, h)} for p in patterns}
     wrong = [pattern for pattern, ids in chosen.items() if not ids]
     if wrong:

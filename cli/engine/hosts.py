@@ -321,7 +321,7 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
                 state = rdma.prepare_hosts(
                     center,
                     *chosen[center, cluster],
-                    request=_request(self, own, cluster),
+                    request=_request(self, own),
                     variables=own,
                     approve=ask,
                     take_over=self.take_over,
@@ -346,10 +346,10 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
             return in_each(shown, prepare, output, "hosts-prepare", none=none)
 
 
-def _request(
-    args: Prepare, variables: Mapping[str, Any], cluster: str = ""
-) -> PreparationRequest:
+def _request(args: Prepare, variables: Mapping[str, Any]) -> PreparationRequest:
     policy = deploy_hook.policy_of(variables)
+    # As Ansible's filter bool.
+    apply = str(variables.get("ovirt_rdma_apply", True)).lower()
     return PreparationRequest(
         args.by,
         args.batch,
@@ -358,10 +358,9 @@ def _request(
         args.again,
         policy,
         None if policy is None else digest(policy),
-        variables.get("ovirt_rdma_apply", True) is not False,
+        apply in ("yes", "on", "1", "true"),
         str(variables.get("ovirt_rdma_mode", "vdsmd")),
         deploy_hook.block_problem() is None,
-        cluster,
     )
 
 

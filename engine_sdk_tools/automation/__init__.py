@@ -487,20 +487,22 @@ class RdmaEngine:
             file = self._preparation_file(center)
             earlier = file.read()
             if earlier is not None and earlier.stage == preparation.PREPARING:
+                present = engine.hosts_of(center)
                 state = preparation.continued(
-                    earlier, request, hosts, self.session.listener
+                    earlier, request, hosts, present, self.session.listener
                 )
             else:
                 state = self._planned(engine, center, hosts, request, earlier)
             if lock is None:
                 approve((state, {host.id: host.status for host in engine.hosts}))
                 return None
+            # It ends the job of a run that was interrupted after its last step.
+            lock.check_free([center])
             if all(record.stage in preparation.OVER for record in state.hosts):
                 return state
             by_engine = any(one.way == preparation.REINSTALL for one in state.hosts)
             if by_engine and (problem := block_problem()):
                 raise problem
-            lock.check_free([center])
             if not approve((state, {})):
                 return None
             title = f"prepare hosts of {state.name}"
@@ -601,7 +603,7 @@ class RdmaEngine:
                 present = self._preparation_file(center).read()
                 if present is not None and present.stage == preparation.PREPARING:
                     if not prepares:
-                        preparation.refuse_conversion()
+                        preparation.refuse_others(present)
                     jobs.append(present.job)
                 owner = self._states.owner()
                 lock = DataCenterLock(self.session, owner, jobs, take_over=take_over)

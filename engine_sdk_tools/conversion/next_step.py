@@ -322,6 +322,8 @@ def begun(state: ConversionState, step: RunStep) -> ConversionState:
     if step.of_domain:
         if step.before == Stage.LEAVING and state.stage == Stage.CONVERTING:
             changes["touched"] = True
+        if step.options is not None and state.stage == Stage.UNDOING:
+            changes["touched"] = True
         return state.with_domain(step.subject, **changes)
     if step.kind in (Kind.PUSH, Kind.ENTER, Kind.LEAVE):
         changes["touched"] = True
@@ -339,9 +341,13 @@ def finished(state: ConversionState) -> ConversionState:
         return replace(state, stage=Stage.STOPPED)
     if state.stage == Stage.REVERTING:
         return replace(state, stage=Stage.REVERTED)
-    some = any(h.goal == FORWARD and h.touched for h in state.hosts)
-    over = not state.request.rolling or not some
+    over = not state.request.rolling or not _keeps_some(state)
     return replace(state, stage=Stage.ROLLED_BACK if over else Stage.STOPPED)
+
+
+def _keeps_some(state: ConversionState) -> bool:
+    """Whether hosts stay converted."""
+    return any(h.goal == FORWARD and h.touched for h in state.hosts)
 
 
 def all_back(state: ConversionState) -> ConversionState:
@@ -509,7 +515,7 @@ def _rolling(state: ConversionState) -> Sequence[_Phase]:
     if state.kind == HEAL:
         return [_hosts]
     forward = state.stage == Stage.CONVERTING
-    rows_first = state.request.by_row or state.stage == Stage.REVERTING
+    rows_first = state.request.by_row or (state.undoes and not _keeps_some(state))
     first = [_rows] if rows_first else []
     return [*first, _hosts, *([_new_hosts, _rows] if forward else [])]
 

@@ -145,7 +145,8 @@ def plan_resume(
 ) -> ConversionPlan:
     """Plan the rest of a conversion that was interrupted or has stopped: hosts not
     started are checked again, new ones included, and those in ``without`` left
-    unchanged, as those left out before that are still not up. Raises ChecksFailed.
+    unchanged, as those left out before that are still not up. Raises ChecksFailed, also
+    if one in ``without`` was begun and is neither done nor failed.
     """
     state = renamed(state, engine)
     if without and state.stage not in (Stage.CONVERTING, Stage.STOPPED):
@@ -192,6 +193,16 @@ def _with_hosts_now(
     offenders = list(
         model.without_offenders(hosts, replace(request, without=tuple(without)))
     )
+    offenders += [
+        Sentence(
+            "host-begun-left-out",
+            f"{h.name} may have its new policy already, or be in maintenance for this "
+            f"conversion: omit --without {h.name}; if it fails then, it goes back, and "
+            "can be left out",
+        )
+        for h in state.hosts
+        if h.name in without and h.touched and h.stage not in Stage.OVER
+    ]
     if request.rolling:
         offenders += model.upgrade_offenders(engine.clusters, hosts)
     check([*offenders, *(why for one in new for why in one.objections)])

@@ -135,6 +135,8 @@ class HostsRun:
 
     def __post_init__(self) -> None:
         self.engine = Engine("")
+        # The times of the tries of each step, by the session's clock.
+        self.tries: dict[tuple[str, str, str, str], list[float]] = {}
 
     def save(self, state: Any) -> None:
         """Store ``state``. Raises StateFileProblem."""
@@ -156,6 +158,31 @@ class HostsRun:
     def ends_run(self, step: RunStep, problem: EngineProblem) -> bool:
         """Whether nothing can be done after ``problem`` now, not even undone."""
         raise NotImplementedError
+
+    def repeated_in_vain(self, step: RunStep) -> str:
+        """Return why ``step`` is not tried again, "" if it is. One that moves a host to
+        maintenance is tried longer, with pauses.
+        """
+        key = (self.state.stage, step.kind, step.subject, step.doing)
+        now, times = self.session.clock(), self.tries.setdefault(key, [])
+        times.append(now)
+        tries = len(times) - 1
+        if not tries or step.kind == Kind.LOOK:
+            return ""
+        if step.kind != Kind.ENTER:
+            if tries < _MOST_TRIES:
+                return ""
+            return f"{step.doing} had no effect after {tries} attempts"
+        host = self.state.host(step.subject)
+        texts = reasons(events_since(self.session, host.event), host.id)
+        why = f"{step.doing} had no effect" + "".join(
+            f": {text}" for text in texts[-1:]
+        )
+        if now - times[0] >= BUSY_S:
+            return why
+        self.listener.note(f"{why}; retrying for up to {BUSY_S:.0f} s")
+        self.session.sleep(_RETRY_S)
+        return ""
 
     def tried(self, step: RunStep) -> str:
         """Store and do ``step``; return why it failed, "" if it has not, or if only the
@@ -212,7 +239,7 @@ class HostsRun:
         read = Read(step.path, step.doing, "get")
         return str(self.session.wait_until(read, arrived, step.doing, timeout_s))
 
-    def wait_in(self, step: RunStep, name: str, after: int) -> str:
+    def wait_in(self, step: RunStep, after: int) -> str:
         """Wait until the host is in maintenance, or no longer on the way there; return
         why it is not evacuated, "" if it is. ``after``: the newest event before the
         request.
@@ -220,7 +247,7 @@ class HostsRun:
         It makes progress while a virtual machine migrates or their number falls. The
         engine retries a failed migration by itself.
         """
-        after = after or newest_event(self.session)
+        name, after = step.subject, after or newest_event(self.session)
         before: Optional[int] = None
         since = self.session.clock()
 
@@ -256,7 +283,7 @@ class HostsRun:
 
         return self.wait(step, ENTER_S, test, host=name, broken_s=BROKEN_IN_S)
 
-    def wait_out(self, step: RunStep, name: str, after: Optional[int]) -> str:
+    def wait_out(self, step: RunStep, after: Optional[int]) -> str:
         """Wait until the host is up with its storage connected, or has failed; return
         why it is not waited for. ``after``: the newest event before our activation,
         None without.
@@ -275,7 +302,7 @@ class HostsRun:
                     return None
             return "" if status in OUT else None
 
-        return self.wait(step, LEAVE_S, test, host=name)
+        return self.wait(step, LEAVE_S, test, host=step.subject)
 
 
 @dataclass
@@ -299,8 +326,6 @@ class ConversionRun(HostsRun):
         # Whether a host went to maintenance.
         self.moved = False
         self.steps_done = 0
-        # The times of the tries of each step, by the session's clock.
-        self.tries: dict[tuple[str, str, str, str], list[float]] = {}
         # The newest event before the request before the last, of the same host.
         self.event = 0
 
@@ -417,7 +442,7 @@ class ConversionRun(HostsRun):
         if step.kind == Kind.MARK:
             self.save(marked(self.state, step))
             return
-        why = step.why or self._repeated_in_vain(step) or self.tried(step)
+        why = step.why or self.repeated_in_vain(step) or self.tried(step)
         if why:
             self._failed(step, why)
 
@@ -496,11 +521,11 @@ class ConversionRun(HostsRun):
             return self.wait(step, DOMAIN_S, lambda _, s: "" if s in until else None)
         host = self.state.host(step.subject)
         if step.kind == Kind.WAIT_IN:
-            return self.wait_in(step, host.name, host.event)
+            return self.wait_in(step, host.event)
         # If a host comes up by itself, the event of its activation is unknown.
         ours = host.stage == Stage.LEAVING
         after = (host.event or newest_event(self.session)) if ours else None
-        why = self.wait_out(step, host.name, after)
+        why = self.wait_out(step, after)
         self.arrived.add(host.name)
         return why
 
@@ -548,29 +573,6 @@ class ConversionRun(HostsRun):
             self.observations[step.subject] = replace(
                 before, policy=step.policy, digest=digest
             )
-        return ""
-
-    def _repeated_in_vain(self, step: RunStep) -> str:
-        """Return why ``step`` is not tried again, "" if it is."""
-        key = (self.state.stage, step.kind, step.subject, step.doing)
-        now, times = self.session.clock(), self.tries.setdefault(key, [])
-        times.append(now)
-        tries = len(times) - 1
-        if not tries or step.kind == Kind.LOOK:
-            return ""
-        if step.kind != Kind.ENTER:
-            if tries < _MOST_TRIES:
-                return ""
-            return f"{step.doing} had no effect after {tries} attempts"
-        host = self.state.host(step.subject)
-        texts = reasons(events_since(self.session, host.event), host.id)
-        why = f"{step.doing} had no effect" + "".join(
-            f": {text}" for text in texts[-1:]
-        )
-        if now - times[0] >= BUSY_S:
-            return why
-        self.listener.note(f"{why}; retrying for up to {BUSY_S:.0f} s")
-        self.session.sleep(_RETRY_S)
         return ""
 
     def _failed(self, step: RunStep, why: str) -> None:

@@ -19,6 +19,7 @@ from ovirt_rdma.engine_sdk_tools.api.request import Listener
 from ovirt_rdma.engine_sdk_tools.api.request import step as reported
 from ovirt_rdma.engine_sdk_tools.domains.transport import nfs_export
 from ovirt_rdma.engine_sdk_tools.hosts.report import (
+    AT_ONCE,
     POLICY_TOO_LONG_FIX,
     HostAccess,
     HostReport,
@@ -134,7 +135,6 @@ def _diff(theirs: Optional[str], ours: str, where: str) -> tuple[str, ...]:
 
 
 _STEP = "push the policy"
-AT_ONCE = 60
 
 
 @dataclass(frozen=True)

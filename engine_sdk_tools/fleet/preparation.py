@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Optional
@@ -181,8 +180,7 @@ class PreparationRequest:
     ``policy`` is what hosts get, with its ``digest``; None: they keep theirs.
     ``again``: also hosts that need nothing. ``canary`` is a host's name. ``apply`` and
     ``mode`` are those variables of the role. ``reinstall``: whether a reinstall would
-    run the role, so that what SSH has left can be done by one. ``cluster``: the policy
-    is that of this cluster, and so are all hosts; "": of all clusters.
+    run the role, so that what SSH has left can be done by one.
     """
 
     by: str = AUTO
@@ -195,7 +193,6 @@ class PreparationRequest:
     apply: bool = True
     mode: str = "vdsmd"
     reinstall: bool = True
-    cluster: str = ""
 
 
 @dataclass(frozen=True)
@@ -642,19 +639,17 @@ def continued(
     state: PreparationState,
     request: PreparationRequest,
     hosts: Sequence[Host],
+    present: Sequence[Host],
     listener: Listener,
 ) -> PreparationState:
     """Return the state of a run that was interrupted, to be continued. Raises Refused
-    if the policy is that of one cluster, and others than ``hosts`` would get it.
+    unless ``request`` is for the same ``hosts``, of those ``present`` in the data
+    center, in the same way.
     """
-    ids = {host.id for host in hosts}
-    others = [record.name for record in state.hosts if record.id not in ids]
-    if request.cluster and others:
-        raise refused(
-            "preparation-of-other-cluster",
-            f"a preparation of {listed(others)} was interrupted",
-            f"continue it first: {command_of(state)}",
-        )
+    ids = {record.id for record in state.hosts} & {host.id for host in present}
+    same = ids == {host.id for host in hosts} and request.by == state.by
+    if ids and not same:
+        refuse_others(state)
     listener.note(f"continues the interrupted '{command_of(state)}'")
     if state.digest == request.digest:
         return state
@@ -663,6 +658,17 @@ def continued(
         "earlier one"
     )
     return replace(state, digest=request.digest)
+
+
+def refuse_others(state: PreparationState) -> None:
+    """Raise Refused: the preparation ``state`` was interrupted, and goes first."""
+    command = command_of(state)
+    raise refused(
+        "preparation-incomplete",
+        f"an earlier '{command}' was interrupted and is not complete; hosts may be in "
+        "maintenance because of it",
+        f"complete it first: {command}",
+    )
 
 
 # Carry it out: read, decide, store, do one step, store.
@@ -681,19 +687,14 @@ class PreparationFile(RecordFile[PreparationState]):
         "move the file away, and run the command again"
     )
 
-
-def refuse_conversion() -> None:
-    """Raise Refused: a preparation of the data center's hosts was interrupted."""
-    raise refused(
-        "preparation-incomplete",
-        "an earlier 'ovirt-rdma hosts prepare' was interrupted and is not complete; "
-        "hosts may be in maintenance because of it",
-        "complete it first: ovirt-rdma hosts prepare",
-    )
+    def read(self) -> Optional[PreparationState]:
+        """Return the stored state, as RecordFile.read; a run that was interrupted after
+        its last step has ended.
+        """
+        state = super().read()
+        return state if state is None or _current(state) else finished(state)
 
 
-# The same step is tried this often for a host: requests may get lost.
-_MOST_TRIES = 3
 # How long the engine may take from the answer to the start of the installation, and
 # from the host's last status to the event of the end.
 START_S = 60.0
@@ -711,10 +712,6 @@ class Preparation(HostsRun):
     request: PreparationRequest
     variables: Mapping[str, Any]
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.tries: Counter[tuple[str, tuple[str, ...]]] = Counter()
-
     def run(self) -> PreparationState:
         """Return the state at the end. Raises EngineProblem and StateFileProblem."""
         self.save(replace(self.state, stage=PREPARING))
@@ -730,7 +727,7 @@ class Preparation(HostsRun):
             if step.kind == Kind.MARK:
                 self.save(self.state.with_host(step.subject, **step.marks))
                 continue
-            why = self._repeated_in_vain(step) or self.tried(step)
+            why = self.repeated_in_vain(step) or self.tried(step)
             if why:
                 self._failed(step.subject, why)
             self.save(replace(self.state, doing=""))
@@ -746,15 +743,6 @@ class Preparation(HostsRun):
         now = {host.id: host for host in self.engine.hosts}
         ids = {name: self.state.host(name).id for name in step.names}
         return {name: now[id] for name, id in ids.items() if id in now}
-
-    def _repeated_in_vain(self, step: RunStep) -> str:
-        if step.call is None and step.kind != Kind.RUN:
-            return ""
-        key = (step.kind, step.names)
-        self.tries[key] += 1
-        if self.tries[key] <= _MOST_TRIES:
-            return ""
-        return f"{step.doing} had no effect after {_MOST_TRIES} attempts"
 
     def begin(self, step: RunStep) -> None:
         """Store that ``step`` is started, with the newest event before a request."""
@@ -790,10 +778,10 @@ class Preparation(HostsRun):
             return ""
         record = self.state.host(step.subject)
         if step.kind == Kind.WAIT_IN:
-            return self.wait_in(step, record.name, record.event)
+            return self.wait_in(step, record.event)
         if step.kind == Kind.WAIT_OUT:
             after = record.event if record.stage == LEAVING else None
-            return self.wait_out(step, record.name, after)
+            return self.wait_out(step, after)
         if step.kind == Kind.RUN:
             self._run_role(step)
         elif step.kind == Kind.LOOK:

@@ -41,6 +41,7 @@ from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union
 from ovirt_rdma.engine_sdk_tools.hosts import ansible_run
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
     FAILED,
+    LATE,
     MOST_SENT,
     OK,
     PLAYBOOKS,
@@ -166,13 +167,12 @@ _OURS = re.compile(r"ansible_(ssh_)?(host_key_checking|connection|executable)")
 @dataclass(frozen=True)
 class Access:
     """How to log in: ``user``, path of the private ``key`` (None: ssh finds one) and of
-    the operator's ``inventory``, and the timeout of a connection in seconds.
+    the operator's ``inventory``.
     """
 
     user: str = "root"
     key: Optional[str] = None
     inventory: Optional[str] = None
-    connect_timeout_s: int = 10
 
     def __post_init__(self) -> None:
         if self.key is not None and not os.access(self.key, os.R_OK):
@@ -266,7 +266,7 @@ def _ssh_options(
         "ClearAllForwardings=yes",
         "Tunnel=no",
         "PermitLocalCommand=no",
-        f"ConnectTimeout={access.connect_timeout_s}",
+        "ConnectTimeout=10",
         "ServerAliveInterval=15",
         "ServerAliveCountMax=3",
     ]
@@ -408,14 +408,22 @@ def policy_proven(text: str) -> Optional[str]:
     return match[1] if match else None
 
 
-def judged(result: Prepared) -> Prepared:
+def judged(result: Prepared, late_s: float = 0.0) -> Prepared:
     """Return the result of a role that has ended: without the sentinel, the host is not
     prepared, even if no task has failed; with it, an earlier failure was handled.
+    ``late_s``: we ended it after this time, in seconds.
     """
     if result.sentinel or (result.no_hardware and not result.problem):
         return replace(result, problem="", fix="")
     if result.problem:
         return result
+    if late_s:
+        return replace(
+            result,
+            problem=f"the role did not end in {late_s / 60:.0f} minutes, and may still "
+            f"be running there; its last task that ended is '{result.task}'",
+            fix="see on the host what it waits for, then run the same command again",
+        )
     after = f" after '{result.task}'" if result.task else ""
     return replace(
         result,
@@ -742,8 +750,11 @@ class AnsibleHosts:
             before = so_far.get(host.name, Prepared(host.name))
             if outcome.kind == _NO_MORE:
                 return judged(before)
-            if outcome.kind == UNREACHABLE and not before.task:
+            late = outcome.kind == LATE
+            if (late or outcome.kind == UNREACHABLE) and before == Prepared(host.name):
                 return explain_failure(host, outcome.text)
+            if late:
+                return judged(before, outcome.result["after_s"])
             so_far[host.name] = with_outcome(before, outcome)
             return None
 

@@ -139,6 +139,8 @@ _BETWEEN_LOOKS_S = 0.02
 OK = "ok"
 FAILED = "failed"
 UNREACHABLE = "unreachable"
+# The whole run was over its limit, and was ended.
+LATE = "late"
 _EVENTS = {
     "runner_on_ok": OK,
     "runner_on_failed": FAILED,
@@ -189,7 +191,8 @@ class AnsibleRun:
 
 class HostOutcome(NamedTuple):
     """The result of a task on a host: OK with its stdout, FAILED or UNREACHABLE with a
-    message; ``result`` is all of it, ``action`` the module; ``ignored`` by the play.
+    message; or LATE. ``result`` is all of it, ``action`` the module; ``ignored`` by the
+    play.
     """
 
     alias: str
@@ -237,7 +240,9 @@ def private_folder() -> Iterator[str]:
     was killed; any other is left alone.
     """
     for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        if (left / _MARK).is_file() and (lock := _locked(left)) >= 0:
+        # Path.is_file raises as Path.is_dir, and others may link what they like.
+        marked = os.path.isfile(left / _MARK)  # noqa: PTH113
+        if marked and (lock := _locked(left)) >= 0:
             _remove(left, lock)
     top = Path(tempfile.mkdtemp(prefix=_PREFIX))
     lock = -1
@@ -277,9 +282,9 @@ def _remove(top: Path, lock: int) -> None:
 def run_order(
     order: AnsibleRun, folder: str, path: Optional[str] = None
 ) -> Iterator[HostOutcome]:
-    """Carry out ``order`` in ``folder``, and yield results of tasks as they come; a
-    host without one did not answer in time. Raises AnsibleProblem if Ansible could not
-    be run.
+    """Carry out ``order`` in ``folder``, and yield results of tasks as they come; after
+    the timeout, one of the kind LATE for each host, with the seconds, ``after_s``.
+    Raises AnsibleProblem if Ansible could not be run.
     """
     path = path or search_path()
     found = {}
@@ -333,7 +338,11 @@ def run_order(
                 end.cancel()
             if process is not None:
                 _stop(process, top)
-        if status and not any_result and not late.is_set():
+        if late.is_set():
+            after = {"after_s": order.whole_limit_s}
+            for alias in order.inventory["all"]["hosts"]:
+                yield HostOutcome(alias, LATE, "no answer", after)
+        elif status and not any_result:
             messages.seek(max(0, messages.seek(0, os.SEEK_END) - _LAST_BYTES))
             lines = messages.read().decode("utf-8", "replace").splitlines()
             raise AnsibleProblem(

@@ -356,7 +356,15 @@ def _no_ansible(why: str) -> PostTasksProblem:
 def _write_play(folder: Path, content: bytes, beside: Path, project: Path) -> None:
     tasks = folder / "tasks"
     tasks.mkdir()
-    for other in beside.iterdir():
+    try:
+        others = list(beside.iterdir())
+    except OSError as error:
+        raise PostTasksProblem(
+            "post-tasks-not-accessible",
+            f"cannot read the folder {beside}: {error.strerror or error}",
+            fix_for(error, beside / "post_tasks.yml"),
+        ) from None
+    for other in others:
         if other.name != "post_tasks.yml":
             (tasks / other.name).symlink_to(other.absolute())
     (tasks / "post_tasks.yml").write_bytes(content)
@@ -476,7 +484,7 @@ def of_cluster(variables: Mapping[str, Any], cluster: str) -> dict[str, Any]:
 
 def policy_of(variables: Mapping[str, Any]) -> Optional[Policy]:
     """Return the policy that the role's ``variables`` give to hosts; None: they keep
-    theirs. Raises PolicyProblem, and SettingsProblem for a template.
+    theirs. Raises PolicyProblem, and SettingsProblem for a template or another type.
     """
     inline = variables.get("ovirt_rdma_policy")
     given = inline or variables.get("ovirt_rdma_policy_file")
@@ -488,6 +496,8 @@ def policy_of(variables: Mapping[str, Any]) -> Optional[Policy]:
             "reinstall the hosts in the portal, or run the role with Ansible",
         )
     if not inline:
+        if given and not isinstance(given, str):
+            raise _invalid(SETTINGS, "ovirt_rdma_policy_file is not a file's name")
         return load_policy_file(given, alone=True).policy if given else None
     text = inline if isinstance(inline, str) else yaml.safe_dump(inline)
     return parse_policy(text, f"ovirt_rdma_policy of {SETTINGS}").policy
@@ -592,7 +602,7 @@ class PostTasksFile:
 
 def block_problem() -> Optional[Problem]:
     """Return why a reinstall would not run the role; known on the engine only."""
-    if not Path(POST_TASKS).parent.is_dir():
+    if not is_folder(Path(POST_TASKS).parent):
         return None
     try:
         content = PostTasksFile(POST_TASKS).read() or b""

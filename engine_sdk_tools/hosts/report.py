@@ -19,6 +19,7 @@ the host's policy. HOST is the host's name or address in the engine.
 from __future__ import annotations
 
 import functools
+import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -634,7 +635,8 @@ class DumpFolder:
         for path in paths:
             end = next((end for end in _ENDS if path.name.endswith(end)), "")
             host = path.name[: -len(end)] if end else ""
-            if host and path.is_file():
+            # Path.is_file raises for some links.
+            if host and os.path.isfile(path):  # noqa: PTH113
                 # HOST.facts.json comes before HOST.json.
                 files.setdefault(host, {}).setdefault(_ENDS[end], path)
         return files

@@ -107,6 +107,13 @@ def test_all_wrong_host_names_are_told_at_once():
     assert "hv1" in wrong.value.fix
 
 
+@pytest.mark.parametrize("words", [("",), (",",), (" ",), ("hv1", ""), ("hv1,,hv2",)])
+def test_an_empty_host_name_is_not_all_hosts(words):
+    """As of a script whose variable is empty."""
+    with problem("host-name-empty", "name of a host is empty"):
+        hosts_named(ENGINE, words)
+
+
 def test_host_of_another_data_center_is_not_found():
     with problem("host-unknown", "'hv1'", "data center 'west'"):
         hosts_named(ENGINE, ("hv1",), "west")

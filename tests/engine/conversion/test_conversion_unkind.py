@@ -377,6 +377,29 @@ def test_a_host_that_breaks_down_on_its_way_is_left_out_then():
     assert any(step.subject == "host02" for step in plan.steps)
 
 
+@pytest.mark.parametrize(
+    "cut", ["perform moving host02", "wait waiting for host02 to be in"]
+)
+def test_a_host_that_was_begun_is_not_left_out(cut):
+    """It would stay in maintenance, with the new policy."""
+    site = site_of()
+
+    def kill():
+        site.dead = True
+        raise Killed
+
+    site.meanwhile[cut] = kill
+    with pytest.raises(Killed):
+        run(site, planned(site).state)
+    site.alive()
+    with pytest.raises(ChecksFailed) as raised:
+        plan_resume(site.stored, engine_of(site), reports(site), ["host02"])
+    (reason,) = raised.value.reasons
+    assert reason.id == "host-begun-left-out"
+    assert "omit --without host02" in reason
+    assert resume(site).stage == Stage.CONVERTED
+
+
 def test_a_host_in_use_that_is_left_out_is_no_reason_to_begin_again():
     site = site_of()
     before = dict(site.world.host("host02").mounts)

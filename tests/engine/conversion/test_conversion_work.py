@@ -30,9 +30,9 @@ from support.engine.conversion_runs import (
 from support.engine.conversion_site import Killed, Site, engine_of
 from support.engine.policy_files import joined, split
 
-from ovirt_rdma.engine_sdk_tools.api.request import wire_form
+from ovirt_rdma.engine_sdk_tools.api.request import DENIED, EngineProblem, wire_form
 from ovirt_rdma.engine_sdk_tools.conversion.model import BACK, ConversionRequest, Stage
-from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_resume
+from ovirt_rdma.engine_sdk_tools.conversion.plan import exit_code, plan_resume
 
 pytestmark = pytest.mark.engine
 
@@ -232,6 +232,29 @@ def test_the_deactivation_is_refused():
     assert state.stage == Stage.ROLLED_BACK
     assert "vm7" in state.why
     assert not changed(site, before)
+
+
+def test_options_of_one_domain_go_back_if_those_of_the_other_are_refused():
+    """On hosts that mount both over RDMA already: no host is changed."""
+    site = site_of(domains=("data1", "data2"))
+    convert(site, ROLLING, "data1", "data2")
+    for row in site.world.connections.values():
+        row.mount_options = None
+    before = everything(site)
+    state = planned(site, ROLLING, "data1", "data2").state
+    perform = site.perform
+
+    def refused(call, **more):
+        if call.subject == "data2":
+            raise EngineProblem("id", call.doing, "it is denied", DENIED)
+        return perform(call, **more)
+
+    site.perform = refused
+    state = run(site, state)
+    assert not any(host.touched for host in state.hosts)
+    assert not changed(site, before)
+    # The first change was made: the engine has not refused that.
+    assert (state.stage, exit_code(state)) == (Stage.ROLLED_BACK, 6)
 
 
 def test_a_mount_that_stays_is_ended_before_the_row_is_changed():

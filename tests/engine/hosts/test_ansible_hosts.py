@@ -36,6 +36,7 @@ from ovirt_rdma.engine_sdk_tools.hosts.ansible import (
 )
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import (
     FAILED,
+    LATE,
     OK,
     UNREACHABLE,
     AnsibleProblem,
@@ -679,8 +680,32 @@ def test_a_run_over_its_limit_is_ended_with_all_its_processes(
     (timer,) = timers
     assert timer.interval == order().whole_limit_s
     timer.function(*timer.args)
-    assert list(events) == []
+    assert list(events) == [late("host-0"), late("host-1")]
     wait_for_none(tmp_path)
+
+
+def late(alias: str) -> HostOutcome:
+    """What run_order says of a host if its limit has ended."""
+    return HostOutcome(alias, LATE, "no answer", {"after_s": order().whole_limit_s})
+
+
+def test_a_host_that_is_late_has_not_ended_without_the_last_task(monkeypatch):
+    """The role may still be running there: nothing says that it is not complete."""
+
+    def run(order, folder):
+        yield HostOutcome("host-0", OK, "", {}, "ovirt-rdma: install the package")
+        yield from map(late, order.inventory["all"]["hosts"])
+
+    monkeypatch.setattr(ansible_hosts, "trusted_collections", list)
+    door = AnsibleHosts(run=run)
+    found = door.prepare([host(), host("hv2")], {})
+    assert found["hv1"].problem == (
+        "the role did not end in 4 minutes, and may still be running there; its last "
+        "task that ended is 'ovirt-rdma: install the package'"
+    )
+    assert found["hv2"].problem == "hv2 did not answer in time"
+    reports = AnsibleHosts(run=lambda *_: map(late, ["host-0"])).reports([host()])
+    assert reports["hv1"].problem == "hv1 did not answer in time"
 
 
 def test_a_caller_that_goes_leaves_no_process(ansible, tmp_path, monkeypatch):
@@ -729,3 +754,13 @@ def test_the_private_folder_is_ours_alone_and_goes():
         assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700
         (Path(folder) / "a").mkdir()
     assert not Path(folder).exists()
+
+
+def test_what_others_put_in_the_temporary_folder_holds_up_nobody(tmp_path, monkeypatch):
+    monkeypatch.setattr(ansible_run.tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "ovirt-rdma-long").symlink_to("x" * 300)
+    (tmp_path / "ovirt-rdma-loop").symlink_to("ovirt-rdma-loop")
+    (tmp_path / "ovirt-rdma-theirs").mkdir(mode=0)
+    with ansible_run.private_folder() as folder:
+        assert Path(folder).exists()
+    assert len(list(tmp_path.iterdir())) == 3

@@ -55,6 +55,12 @@ def test_whole_report(tmp_path):
     assert found.policy_digest == status(rules("tcp"))["policy"]["digest"]
 
 
+def test_a_link_that_cannot_be_followed_is_no_dump(tmp_path):
+    dump(tmp_path, "hv1.json")
+    (tmp_path / "hv1.facts.json").symlink_to("x" * 300)
+    assert told(tmp_path).problem == ""
+
+
 def test_host_that_the_folder_does_not_have(tmp_path):
     dump(tmp_path, "hv2.json", "hv2")
     found = told(tmp_path)

@@ -115,6 +115,26 @@ def test_a_policy_that_is_a_template_is_refused(fleet):
     assert fleet.door.prepared == []
 
 
+@pytest.mark.parametrize(
+    ("value", "applies"),
+    [("false", False), ("No", False), (0, False), ("True", True), ("on", True)],
+)
+def test_whether_to_apply_is_read_as_ansible_reads_it(
+    fleet, monkeypatch, value, applies
+):
+    """Else hosts would be reinstalled for steps that the role never applies."""
+    seen = set()
+
+    def look_at(report, request):
+        seen.add(request.apply)
+        return plan.Look(True)
+
+    monkeypatch.setattr(plan, "look_at", look_at)
+    fleet.settings = {"ovirt_rdma_apply": value}
+    fleet.results(code=0)
+    assert seen == {applies}
+
+
 @pytest.fixture
 def clusters(fleet):
     """The fleet with host03 in another cluster; each has a policy of its own."""
@@ -147,8 +167,9 @@ def test_each_cluster_gets_its_own_policy(clusters):
 def test_an_interrupted_run_of_a_cluster_gets_no_others_policy(clusters):
     clusters.killed(2, "host03", "--by", "reinstall", "-y", applied=True)
     found = clusters.run("-y")
-    assert "cluster cl1: a preparation of host03 was interrupted" in found.err
-    assert "fix: continue it first: ovirt-rdma hosts prepare host03" in found.err
+    command = "ovirt-rdma hosts prepare host03 --by reinstall"
+    assert f"cluster cl1: an earlier '{command}' was interrupted" in found.err
+    assert f"fix: complete it first: {command}" in found.err
     assert clusters.door.prepared == []
 
 
@@ -340,6 +361,19 @@ def test_machines_that_stay_keep_the_host_at_work(fleet):
     assert (host.status, host.vms) == ("up", ["vm1"])
 
 
+@pytest.mark.parametrize(("fails", "code"), [(9, 0), (10_000, 1)])
+def test_an_spm_that_cannot_be_stopped_for_a_while_is_waited_for(fleet, fails, code):
+    """As in a conversion: the engine answers 200, and the host stays up."""
+    fleet.world.host("host01").spm_stop_fails = fails
+    found = fleet.run("host01", "--by", "reinstall", "-y")
+    fleet.world.settle()
+    assert found.code == code, found
+    assert "SPM did not stop" in found.err
+    assert "retrying for up to 1800 s" in found.err
+    assert ("SPM did not stop" in found.out) == bool(code)
+    assert fleet.world.host("host01").status == "up"
+
+
 def test_a_host_that_breaks_on_its_way_is_not_waited_for(fleet):
     """As in a conversion: with the same statuses, for the same time."""
     host = fleet.world.host("host02")
@@ -414,7 +448,7 @@ def test_killed_at_a_change_and_run_again(fleet, number, applied):
     fleet.killed(number, *words, "-y", applied=applied)
     convert = ("domain", "convert", "data1", "--to", "rdma", "--rolling", "-y")
     fleet.here(*convert).refused(
-        4, "hosts prepare' was interrupted", "complete it first"
+        4, "host03 --by reinstall' was interrupted", "complete it first"
     )
     again = fleet.run(*words, "-y")
     assert again.code == 0, again
@@ -428,6 +462,65 @@ def test_killed_at_a_change_and_run_again(fleet, number, applied):
     assert [
         j.status for j in jobs_of(fleet.world).values() if j.status == "started"
     ] == []
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        ("domain", "convert", "data1", "--to", "rdma", "--rolling"),
+        ("hosts", "prepare", "host02"),
+        ("hosts", "prepare", "host01", "host03", "host04"),
+    ],
+    ids=["a conversion", "the same", "others"],
+)
+def test_cut_off_after_its_last_host_a_run_is_over(fleet, monkeypatch, then):
+    """In the reading that follows: nothing of it keeps the next run off."""
+    now = plan.with_hosts_now
+
+    def cut(session, engine):
+        (path,) = fleet.folder.glob("prepare-*.json")
+        hosts = json.loads(path.read_text())["state"]["hosts"]
+        if {host["stage"] for host in hosts} == {"done"}:
+            raise KeyboardInterrupt
+        return now(session, engine)
+
+    def is_open():
+        return any(j.status == "started" for j in jobs_of(fleet.world).values())
+
+    words = ["--batch", "4"] if then[0] == "domain" else ["host02"]
+    with monkeypatch.context() as patched:
+        patched.setattr(plan, "with_hosts_now", cut)
+        assert fleet.run(*words, "-y").code == 130
+    assert is_open()
+    if then[0] == "domain":
+        found = fleet.here(*then, "-y")
+    else:
+        found = fleet.run(*then[2:], "-y")
+    assert found.code == 0, found
+    assert not is_open()
+    if then[0] == "hosts":
+        fleet.is_prepared("host02", *then[2:])
+
+
+def test_an_interrupted_run_is_continued_with_its_own_hosts_only(fleet):
+    """Else others would be reinstalled than those that were named."""
+    fleet.killed(0, "host02", "host04", "--by", "reinstall", "-y", applied=True)
+    fix = "it first: ovirt-rdma hosts prepare host02 host04 --by reinstall"
+    for words in (
+        ("host03", "--by", "reinstall"),
+        ("host02", "--by", "reinstall"),
+        ("--by", "reinstall"),
+        ("host02", "host04"),
+    ):
+        fleet.run(*words, "-y").refused(4, "host04 --by reinstall' was inter", fix)
+    convert = ("domain", "convert", "data1", "--to", "rdma", "--rolling", "-y")
+    fleet.here(*convert).refused(4, fix)
+    assert (len(fleet.acts), fleet.door.prepared) == (1, [])
+    # One that was removed meanwhile need not be named.
+    del fleet.world.hosts[fleet.world.host("host04").id]
+    again = fleet.run("host02", "--by", "reinstall", "-y")
+    assert (again.code, "it is no longer in the engine" in again.out) == (5, True)
+    fleet.is_prepared("host02")
 
 
 def test_a_policy_that_was_changed_meanwhile_is_no_failure(fleet):

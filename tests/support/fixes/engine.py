@@ -178,7 +178,7 @@ ENGINE = {
         options="-y",
     ),
     "interrupted preparation": Row(
-        fixed(f"{PREPARATION}:refuse_conversion", "ovirt-rdma hosts prepare"),
+        fixed(f"{PREPARATION}:command_of", "ovirt-rdma hosts prepare 11"),
         CONVERT,
         all_of(with_block, cut_off(PREPARE)),
         options="-y",
