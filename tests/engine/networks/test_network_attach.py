@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 from engine_double.faults import AnswerLost, Conflict, Status
-from engine_double.host_nics import clamp
+from engine_double.host_nics import clamp, give_address
 from engine_double.setup_checks import USER_PROPERTIES
-from engine_double.world import SimNic
+from engine_double.world import SimAssignment, SimNic
 from support.engine.engine_door import DoubleDoor
 from support.engine.refusals import reason, refused_for
 
@@ -218,6 +218,67 @@ def test_the_earlier_address_comes_back(session, double):
     assert [r.outcome for r in result.rows] == ["done", "as before", "done"]
     assert nic(double, "host01").address == "10.20.0.51"
     assert nic(double, "host02").address == "10.20.0.12"
+
+
+def has_addresses(double, name, *given):
+    """Give ``storage`` these assignments on a host that has it."""
+    host = double.world.host(name)
+    host.attachments[-1].addresses = list(given)
+    for each in given:
+        give_address(host.nic("ib0"), each)
+
+
+DHCP = SimAssignment("dhcp")
+AUTOCONF = SimAssignment("autoconf", v6=True)
+ROUTED = SimAssignment("static", "10.20.0.11", "255.255.255.0", "10.20.0.1")
+
+
+@pytest.mark.parametrize("before", [[DHCP], [ROUTED], [DHCP, AUTOCONF], [AUTOCONF]])
+def test_how_a_host_had_its_address_comes_back(session, double, before):
+    one = replace(REQUEST, hosts=("host01",))
+    attached(session, request=one)
+    has_addresses(double, "host01", *before)
+    group_gives(double, 1500)
+
+    result = attached(session, request=replace(one, span="10.20.0.51/24"))
+
+    assert result.rows[0].outcome == "as before"
+    now = double.world.host("host01").attachments[-1].addresses
+    assert now == before
+
+
+@pytest.mark.parametrize(
+    ("span", "gateway"),
+    [
+        ("10.20.0.11/24", "10.20.0.1"),
+        ("10.20.0.51/24", "10.20.0.1"),
+        ("10.30.0.11/24", None),
+    ],
+)
+def test_the_gateway_and_the_other_ip_version_stay(session, double, span, gateway):
+    one = replace(REQUEST, hosts=("host01",))
+    attached(session, request=one)
+    has_addresses(double, "host01", ROUTED, AUTOCONF)
+    nic(double, "host01").mtu = 1500
+
+    request = replace(one, span=span)
+    assert attached(session, request=request).exit_code == 0
+
+    address = SimAssignment("static", span[:-3], "255.255.255.0", gateway)
+    assert double.world.host("host01").attachments[-1].addresses == [address, AUTOCONF]
+    assert [row.act for row in planned(session, request=request).rows] == [NOTHING]
+
+
+def test_an_address_of_the_other_ip_version_is_added(session, double):
+    one = replace(REQUEST, hosts=("host01",))
+    attached(session, request=one)
+
+    request = replace(one, span="fd00:20::11/64")
+    assert attached(session, request=request).exit_code == 0
+
+    now = nic(double, "host01")
+    assert (now.address, now.address_v6) == ("10.20.0.11", "fd00:20::11")
+    assert [row.act for row in planned(session, request=request).rows] == [NOTHING]
 
 
 def test_a_network_that_lags_is_synchronised(session, double, network):
@@ -437,6 +498,7 @@ def test_a_vlan_goes_beside_a_network_without_one(session, double):
     ("changes", "id", "arguments"),
     [
         ({"nic_match": "eth0"}, "nic-has-management-network", ["eth0", "ovirtmgmt"]),
+        ({"network": "ovirtmgmt"}, "management-network", ["host01", "ovirtmgmt"]),
         ({"nic_match": "mlx*"}, "nic-unmatched", ["host01", "mlx*", "eth0, ib0"]),
         ({"nic_match": "*"}, "nic-ambiguous", ["host01", "eth0, ib0"]),
         ({"nic_match": "ib*", "bond": True}, "bond-needs-nics", ["ib*", "ib0", 2]),
