@@ -221,9 +221,17 @@ def host_refusals(plan: AttachPlan, row: HostAttach) -> Iterator[Sentence]:
             f"{network.name} is the management network, which is never changed: choose "
             "another network",
         )
+    export = _export_at(plan, str(row.address.ip))
+    if export and str(row.address) not in (row.before.addresses if row.before else ()):
+        yield Sentence(
+            "address-in-use",
+            f"it cannot have {row.address.ip}: the server of {export} has it",
+        )
     if host.cluster not in {row.cluster for row in network.clusters}:
         name, where = shlex.quote(network.name), shlex.quote(plan.center)
-        kind = "" if infiniband else " --link-layer ethernet"
+        cluster = plan.clusters.get(host.cluster, host.cluster)
+        kind = f" --clusters {shlex.quote(cluster)}"
+        kind += "" if infiniband else " --link-layer ethernet"
         kind += "" if network.vlan is None else f" --vlan {network.vlan}"
         yield Sentence(
             "network-not-in-cluster",
@@ -260,6 +268,13 @@ def host_refusals(plan: AttachPlan, row: HostAttach) -> Iterator[Sentence]:
                 f"{bond.name} is in bonding mode {bond.bond_mode or '?'}; InfiniBand "
                 "supports only the mode active-backup (1)",
             )
+
+
+def _export_at(plan: AttachPlan, address: str) -> Optional[str]:
+    """Return an export that a host has mounted from ``address``, if any."""
+    every = (report.facts for report in plan.reports.values() if report.facts)
+    mounts = (mount for facts in every for mount in facts.nfs_mounts)
+    return next((mount.source for mount in mounts if mount.address == address), None)
 
 
 def _is_management(network: Network, host: Host) -> bool:
@@ -357,13 +372,15 @@ def mtu_refusals(plan: AttachPlan, row: HostAttach) -> tuple[list[Sentence], boo
 @dataclass(frozen=True)
 class AttachPlan:
     """``rows`` in host order. ``networks`` are all networks of the data center with the
-    name ``center``, ``reports`` those of the hosts. ``warnings`` are sentences.
+    name ``center``, ``clusters`` the names of clusters by id, ``reports`` those of the
+    hosts. ``warnings`` are sentences.
     """
 
     network: Network
     request: AttachRequest
     center: str = ""
     networks: tuple[Network, ...] = ()
+    clusters: Mapping[str, str] = field(default_factory=dict)
     reports: Mapping[str, HostReport] = field(default_factory=dict)
     rows: tuple[HostAttach, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -465,6 +482,7 @@ def plan_network_attach(
         request,
         engine.center_name(center) or center,
         tuple(n for n in engine.networks or () if n.data_center == center),
+        {cluster.id: cluster.name for cluster in engine.clusters},
         reports,
     )
     rows = []
@@ -575,10 +593,11 @@ def attach_network(
     listener.plan(tuple(row.host.name for row in todo), len(todo))
     results = {r.host.name: _result(r, UNCHANGED) for r in plan.rows}
     results.update({row.host.name: _result(row, NOT_BEGUN) for row in todo})
+    batch = max(1, batch)
     while todo:
         now, todo = todo[:batch], todo[batch:]
         done = in_parallel(
-            lambda row: _attach_host(session, plan, row, listener), now, max(1, batch)
+            lambda row: _attach_host(session, plan, row, listener), now, batch
         )
         results.update({result.host: result for result in done})
         bad = [r for r in done if r.outcome not in (DONE, UNCHANGED)]

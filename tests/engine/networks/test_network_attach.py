@@ -28,6 +28,7 @@ from ovirt_rdma.engine_sdk_tools.networks.create import (
     plan_network_create,
 )
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.host.facts.model import NfsMount
 
 pytestmark = pytest.mark.engine
 
@@ -137,8 +138,9 @@ def test_a_second_run_has_nothing_to_do(session, double):
     assert len(double.changes()) == before
 
 
-def test_several_at_a_time(session, double):
-    assert attached(session, batch=3).exit_code == 0
+@pytest.mark.parametrize("batch", [0, 3])
+def test_several_at_a_time(session, double, batch):
+    assert attached(session, batch=batch).exit_code == 0
     assert {of(double, f"host0{n}")["ib0"] for n in (1, 2, 3)} == {"storage"}
 
 
@@ -424,7 +426,7 @@ def test_a_pci_address_needs_facts(session):
         (
             lambda w: w.cluster("cl1").networks.pop(w.network("storage").id),
             "network-not-in-cluster",
-            ("host01", "ovirt-rdma network create storage"),
+            ("host01", "network create storage --datacenter dc1 --clusters cl1 --mtu"),
         ),
         (
             lambda w: setattr(w.host("host02").nic("eth0"), "address", "10.20.0.11"),
@@ -469,7 +471,7 @@ def test_a_network_for_ethernet_is_added_to_a_cluster_as_such(session, double):
     network = double.world.network("storage")
     network.vlan, network.mtu = 7, 9000
     double.world.cluster("cl1").networks.pop(network.id)
-    words = "create storage --datacenter dc1 --link-layer ethernet --vlan 7 --mtu 9000"
+    words = "--clusters cl1 --link-layer ethernet --vlan 7 --mtu 9000"
     refused(session, "network-not-in-cluster", words, nic_match="eth1")
 
 
@@ -538,6 +540,23 @@ def test_a_port_of_a_bond(session, double):
     refused(session, "nic-is-bond-port", "ib0", "bond7", hosts=("host01",))
     bond7 = {"hosts": ("host01",), "nic_match": "bond7"}
     refused(session, "bond-mode", "bond7", "mode 4", "active-backup (1)", **bond7)
+
+
+def test_no_host_gets_the_address_of_a_mounted_server(session, double, door):
+    mount = NfsMount(
+        "nas:/vm", "/rhev/data-center/mnt/nas:_vm", "", address="fd00:20::12"
+    )
+    reports = door.reports(read_engine(session).hosts)
+    told = reports["host03"]
+    facts = replace(
+        told.facts, nfs_mounts=(mount, replace(mount, address="10.20.0.12"))
+    )
+    door.reports = lambda hosts: {**reports, "host03": replace(told, facts=facts)}
+    words = ("host02", "cannot have 10.20.0.12: ", "nas:/vm")
+    refused(session, "address-in-use", *words, door=door)
+    words = ("host02", "cannot have fd00:20::12: ", "nas:/vm")
+    refused(session, "address-in-use", *words, door=door, span="fd00:20::11/64")
+    assert planned(session, door, replace(REQUEST, span="10.20.0.13/24")).todo
 
 
 def test_an_mtu_that_facts_say_is_too_large(session, double, door, network):
