@@ -18,7 +18,8 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Optional, Protocol, TypeVar
+from ipaddress import IPv4Interface, IPv6Interface, ip_interface
+from typing import NamedTuple, Optional, Protocol, TypeVar, Union
 
 from ovirt_rdma.host.errors import (
     ExitCode,
@@ -268,16 +269,47 @@ class Reported:
 
 
 @dataclass(frozen=True)
+class Assignment:
+    """How a network gets its address of one IP ``version``, 4 or 6, on a host.
+    ``method`` is the API's word (``static``, ``dhcp``), None if it sent none; only a
+    static one has an address. ``netmask`` is 255.255.255.0, for IPv6 the prefix.
+    """
+
+    version: int
+    method: Optional[str]
+    address: Optional[str] = None
+    netmask: Optional[str] = None
+    gateway: Optional[str] = None
+
+    @property
+    def interface(self) -> Optional[Union[IPv4Interface, IPv6Interface]]:
+        """Address and prefix; None if there are none, or none that Python reads."""
+        try:
+            return ip_interface(f"{self.address}/{self.netmask}")
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True)
 class Attachment:
-    """A network on a host's NIC, both ids; ``addresses`` as ``192.0.2.7/24``."""
+    """A network on a host's NIC, both ids."""
 
     id: str
     network: str
     nic: Optional[str] = None
-    addresses: tuple[str, ...] = ()
+    assignments: tuple[Assignment, ...] = ()
     in_sync: Optional[bool] = None
     reported: tuple[Reported, ...] = ()
     properties: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Its static addresses, as ``192.0.2.7/24``."""
+        return tuple(
+            str(one.interface or f"{one.address}/{one.netmask or '?'}")
+            for one in self.assignments
+            if one.address
+        )
 
 
 @dataclass(frozen=True)

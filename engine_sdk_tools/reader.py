@@ -22,7 +22,6 @@ a round run in parallel. A value of an enum that the SDK does not know is None
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Optional
@@ -37,6 +36,7 @@ from ovirt_rdma.engine_sdk_tools.api.request import (
 from ovirt_rdma.engine_sdk_tools.api.session import Session
 from ovirt_rdma.engine_sdk_tools.model import (
     FILE_TYPES,
+    Assignment,
     Attachment,
     ChecksFailed,
     Cluster,
@@ -258,12 +258,13 @@ def _nic(nic: Any, names: Mapping[str, str]) -> Nic:
 
 def attachment_of(attachment: Any) -> Attachment:
     """Return a network attachment of the SDK as plain data."""
-    assigned = (each.ip for each in attachment.ip_address_assignments or ())
+    assigned = map(_assignment, attachment.ip_address_assignments or ())
     return Attachment(
         id=attachment.id,
         network=_id(attachment.network) or "",
         nic=_id(attachment.host_nic),
-        addresses=tuple(_address(ip) for ip in assigned if ip and ip.address),
+        # The engine adds the method none for a version that nobody has set.
+        assignments=tuple(one for one in assigned if one.method != "none"),
         in_sync=attachment.in_sync,
         reported=tuple(
             Reported(
@@ -302,13 +303,13 @@ def _network_of(network: Any, clusters: Sequence[Any]) -> Network:
     )
 
 
-def _address(ip: Any) -> str:
-    if not ip.netmask:
-        return str(ip.address)
-    try:
-        return str(ipaddress.ip_interface(f"{ip.address}/{ip.netmask}"))
-    except ValueError:
-        return f"{ip.address}/{ip.netmask}"
+def _assignment(each: Any) -> Assignment:
+    method, ip = _word(each.assignment_method), each.ip
+    if ip is None:
+        return Assignment(4, method)
+    version = 6 if _word(ip.version) == "v6" or ":" in (ip.address or "") else 4
+    given = (ip.address, ip.netmask, ip.gateway)
+    return Assignment(version, method, *(text or None for text in given))
 
 
 def _level(version: Any) -> Optional[str]:

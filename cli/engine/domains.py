@@ -294,11 +294,11 @@ def _cells(domain: dict[str, Any]) -> list[str]:
 
 
 class Verify(EngineVerb, AccessOptions, AllowNone):
-    """Show the matrix; return 3 if a mount is not as requested, or unknown."""
+    """Show the matrix; return 3 if a mount is missing or unknown, or lacks RDMA."""
 
     codes = (
-        "0 all as requested, 1 failed,\n"
-        "3 a mount is not as requested, or unknown, or there is none"
+        "0 all as requested, or RDMA in place of TCP, 1 failed,\n"
+        "3 a mount is TCP in place of RDMA, missing or unknown, or there is none"
     )
     examples = ("", "data1 data2", "--facts-dir dumps -o json")
     more = "Asks the kernel of each host. A host that does not answer is unknown."

@@ -23,8 +23,8 @@ from ovirt_rdma.engine_sdk_tools.api.auth import (
     IniFile,
     Settings,
     engine_host_port,
-    engine_url,
     fetch_ca,
+    same_engine,
     same_fingerprint,
     section_text,
     sections,
@@ -104,7 +104,7 @@ class Login(EngineVerb):
         if self.fetch_ca:
             settings = replace(settings, ca_file=None)
         theirs = known.get("engine_url")
-        if theirs and engine_url(theirs) != settings.url:
+        if theirs and not same_engine(settings.url, theirs):
             raise Problem(
                 "settings-section-other-engine",
                 f"section [{section}] of {target.path} is for another engine, {theirs}",
@@ -116,7 +116,7 @@ class Login(EngineVerb):
             with Session(complete) as session:
                 read = Read("", "reading the engine's version", "get")
                 version = version_of(session.read(read)) or "unknown"
-        ca_file = settings.ca_file
+        ca_file = settings.ca_file and str(Path(settings.ca_file).absolute())
         if ca is not None:
             ca_file = str(_ca_file(settings))
             _write(_ca_file(settings), ca.pem)
@@ -144,7 +144,10 @@ class Login(EngineVerb):
             "written": written,
             "to_add": [] if stored or written else shown,
         }
-        _print_result(output, content, values["password"] is not None)
+        other = None if section == DEFAULT_SECTION else section
+        options = (("--config-file", named), ("--config", other))
+        more = "".join(f" {name} {shlex.quote(text)}" for name, text in options if text)
+        _print_result(output, content, more, values["password"] is not None)
         return 0
 
 
@@ -204,8 +207,9 @@ def _write(path: Path, text: str, *, replace: bool = True) -> None:
 
 
 def _print_result(
-    output: Output, content: Mapping[str, Any], with_password: bool
+    output: Output, content: Mapping[str, Any], options: str, with_password: bool
 ) -> None:
+    """Print ``content``, and a command with ``options`` that uses the settings."""
     if not output.for_people:
         output.document("login", content)
         return
@@ -220,5 +224,4 @@ def _print_result(
             output.text("The password is not shown: add it in a line 'password = ...'.")
     else:
         output.line(f"The connection is stored in section [{section}] of {file}.")
-    more = "" if section == DEFAULT_SECTION else f"--config {shlex.quote(section)}"
-    output.next(f"{PROGRAM} hosts list {more}".rstrip())
+    output.next(f"{PROGRAM} hosts list{options}")

@@ -60,7 +60,7 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
         "storage --hosts hv1,hv2 --nic-match ib0 --addresses plan.yaml --dry-run",
         "storage --hosts '*' --nic-match link_layer=InfiniBand,port=1 --addresses "
         "plan.yaml",
-        "backup --hosts '*' --pkey vlan=100 --addresses 10.30.0.0/24",
+        "backup --hosts '*' --pkey vlan=100 --addresses 10.30.0.11-10.30.0.60/24",
     )
     more = (
         "Each host is verified: the network must be in sync, with exactly the\n"
@@ -88,8 +88,7 @@ class Attach(EngineVerb, AccessOptions, ChangeOptions):
             metavar="PLAN.yaml|RANGE",
             required=True,
             help="a YAML file with one line HOST: ADDRESS/PREFIX per host, or a range "
-            "that is counted in host order: 10.0.0.11-10.0.0.60/24, 10.0.0.11/24 or "
-            "10.0.0.0/24",
+            "that is counted in host order: 10.0.0.11-10.0.0.60/24 or 10.0.0.11/24",
         )
         parser.add_argument(
             "--bond",

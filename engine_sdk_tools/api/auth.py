@@ -264,12 +264,12 @@ def from_sources(
         key: environ[name] for name, key in _VARIABLES.items() if environ.get(name)
     }
     named = sources.get("engine_url")
-    if not named or _same_engine(named, variables.get("engine_url", named)):
+    if not named or same_engine(named, variables.get("engine_url", named)):
         sources.maps.append(variables)
     if section is None and ini is not None:
         in_file = _default_section(ini)
         named = sources.get("engine_url")
-        if not named or _same_engine(named, in_file.get("engine_url")):
+        if not named or same_engine(named, in_file.get("engine_url")):
             sources.maps.append(in_file)
     address = sources.get("engine_url")
     if address is None:
@@ -317,8 +317,22 @@ def _default_section(ini: IniFile) -> dict[str, str]:
     return _section(ini, names[0]) if len(names) == 1 else {}
 
 
-def _same_engine(one: str, other: Optional[str]) -> bool:
-    return other is not None and engine_url(one) == engine_url(other)
+_PORTS = {"https": 443, "http": 80}
+
+
+def same_engine(one: str, other: Optional[str]) -> bool:
+    """Whether two addresses, as :func:`engine_url` reads them, are of one engine; not
+    if one is none.
+    """
+    try:
+        urls = [urlsplit(engine_url(text or "")) for text in (one, other)]
+    except Problem:
+        return False
+    first, second = (
+        (url.scheme, url.hostname, url.port or _PORTS[url.scheme], url.path)
+        for url in urls
+    )
+    return first == second
 
 
 # Enough for a TCP connection with retransmissions, if anything listens.

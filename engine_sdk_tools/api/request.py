@@ -93,7 +93,10 @@ SEE_LOG = "see the engine's log, /var/log/ovirt-engine/engine.log"
 class EngineProblem(Problem):
     """A request that failed: "DOING failed: WHAT". ``kind`` is a constant of this
     module, ``code`` the HTTP status, if any, ``detail`` the engine's own text.
+    ``in_login``: the login failed, and the request was not sent.
     """
+
+    in_login = False
 
     def __init__(
         self,

@@ -443,7 +443,11 @@ class Session:
                 what = "the session is closed"
                 raise EngineProblem("session-closed", doing, what, INVALID)
             if self._token is None:
-                self._token = log_in(self.settings)
+                try:
+                    self._token = log_in(self.settings)
+                except EngineProblem as problem:
+                    problem.in_login = True
+                    raise
                 self._answered = True
             return self._token
 
@@ -483,11 +487,15 @@ def _not_made(problem: EngineProblem) -> bool:
     """Whether the engine certainly did not make the change, but may later."""
     if problem.kind in (UNREACHABLE, LOCKED, BUSY):
         return True
+    if problem.in_login and problem.kind in PASSING:
+        return True
     # The API does not exist while the engine's server starts.
     return problem.kind == UNAVAILABLE and problem.code == 404
 
 
 def _may_be_made(problem: EngineProblem) -> bool:
+    if problem.in_login:
+        return False
     if problem.kind in (TIMEOUT, UNAVAILABLE):
         return problem.code != 404
     return problem.kind == BROKEN and (problem.code is None or problem.code < 400)

@@ -21,7 +21,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
 from ovirt_rdma.engine_sdk_tools.api.auth import from_sources, state_folder
@@ -123,7 +122,7 @@ def connect(
     key = default_key()
     if hosts is None and key is not None:
         hosts = AnsibleHosts(Access(key=key))
-    states = StateFolder(Path(state_folder(os.environ, os.geteuid())))
+    states = StateFolder(state_folder(os.environ, os.geteuid()))
     return RdmaEngine(session, hosts, states)
 
 

@@ -119,6 +119,10 @@ class ConversionRequest:
     allow_datacenter_down: bool = False
     without: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Take a batch of one host at least: without hosts, a run would be over."""
+        object.__setattr__(self, "batch", max(1, self.batch))
+
     @property
     def policy_transport(self) -> str:
         """The transport in the rule of the policies."""

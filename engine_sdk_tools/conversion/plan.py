@@ -352,6 +352,7 @@ def plan_heal(
     warnings += merged(why for _, _, against in judged.values() for why in against)
     wanted = {name: transports for name, (_, transports, _) in judged.items()}
     going = [h for h in up if wanted[h.name]]
+    batch = request.batch
     check(list(moving_offenders(engine.clusters, up, going, pinned or {}, batch)))
     if going and len(up) == 1:
         warnings.append(only_one(up[0]))

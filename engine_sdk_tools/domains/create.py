@@ -55,7 +55,7 @@ from ovirt_rdma.engine_sdk_tools.domains.transport import (
     transports_in_use,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostAccess, HostReport, reports_of
-from ovirt_rdma.engine_sdk_tools.job import Undo, made, undo
+from ovirt_rdma.engine_sdk_tools.job import Undo, Undone, made, undo
 from ovirt_rdma.engine_sdk_tools.model import (
     NFS_VERSIONS,
     DataCenter,
@@ -652,7 +652,8 @@ def create_domain(
             raise Problem("domain-not-mounted", reason, fix)
     except Problem as error:
         explained = _with_events(events, error, plan)
-        undone = undo(session, run.undoing(), listener)
+        undoing, kept = run.undoing()
+        undone = undo(session, undoing, listener).then(kept)
         # The hosts that fell because of it are activated.
         again = undo(session, [_activation(h) for h in reversed(run.fell)], listener)
         raise undone.then(again).told(explained) from error
@@ -796,10 +797,13 @@ class _Run:
         those with ``ids`` report of the domain.
         """
         plan = self.plan
-        status = {
-            host.id: str(getattr(host.status, "value", "")) or None
-            for host in self.session.read(Read("hosts", "reading the hosts"))
-        }
+        rows: list[Any] = []
+        try:
+            rows = self.session.read(Read("hosts", "reading the hosts"))
+        except EngineProblem as error:
+            # No reason to take an active domain back.
+            self.listener.note(f"the hosts' statuses are unknown: {error.one_line}")
+        status = {host.id: _status(host) or None for host in rows}
         now = [replace(host, status=status.get(host.id)) for host in plan.hosts]
         asked = [host for host in now if host.id in ids]
         center = plan.data_center.id
@@ -814,11 +818,25 @@ class _Run:
             (used[host.id],) = transports_in_use(host, report, [domain])
         return now
 
-    def undoing(self) -> list[Undo]:
-        """Return how to undo what was made, in the order in which it was made."""
+    def _not_empty(self) -> str:
+        """Return why the domain may hold disks that are not the engine's own, or ""."""
+        path, name = f"storagedomains/{self.domain}/disks", self.plan.name
+        own, would = types.DiskContentType.OVF_STORE, "which would go with it"
+        try:
+            disks = self.session.read(Read(path, f"reading the disks of {name}"))
+        except EngineProblem as error:
+            gone = error.kind == MISSING
+            return "" if gone else f"{error}; it may have some, {would}"
+        names = [disk.name or disk.id for disk in disks if disk.content_type != own]
+        return f"{name} has disks by now, {would}: {listed(names)}" if names else ""
+
+    def undoing(self) -> tuple[list[Undo], Undone]:
+        """Return how to undo what was made, in the order in which it was made, and what
+        is left because the domain may hold disks.
+        """
         plan, session = self.plan, self.session
         name, center = plan.name, plan.data_center
-        undoing = []
+        undoing, kept = list[Undo](), Undone()
         if self.made_connection:
             # As a rule, the engine has removed it with the domain.
             path = f"storageconnections/{self.made_connection}"
@@ -833,6 +851,9 @@ class _Run:
             folder = f"the folder {self.domain} below {plan.row.path}"
             by_hand = f"remove the domain {name}, and on the server {folder}"
             undoing.append(Undo(call, by_hand, first=True))
+            if why := self._not_empty():
+                fixes = tuple(one.manual_fix for one in reversed(undoing))
+                undoing, kept = [], Undone((), (f"not removed: {why}",), fixes)
         if self.attached:
             read = self._read
             by_hand = f"move {name} to maintenance and detach it from {center.name}"
@@ -848,7 +869,7 @@ class _Run:
                 down = error.kind == MISSING
             if not down:
                 undoing.append(Undo(call, by_hand, wait, first=True))
-        return undoing
+        return undoing, kept
 
 
 def _activation(host: Host) -> Undo:

@@ -169,11 +169,6 @@ class Mounts:
                 continue
             self._by_export.setdefault(key, []).append(mount)
 
-    def of(self, export: Export) -> Optional[NfsMount]:
-        """Return the mount of ``export``; of several, VDSM's."""
-        mounts = self._by_export.get(export.key, [])
-        return self.vdsms(export) or (mounts[0] if mounts else None)
-
     def vdsms(self, export: Export) -> Optional[NfsMount]:
         """Return VDSM's own mount of ``export``, or None."""
         mounts = self._by_export.get(export.key, [])
@@ -226,7 +221,7 @@ def _in_use(host: Host, report: HostReport, domains: Sequence[Domain]) -> list[I
     force, facts = policy_of(report), report.facts
     host_mounts = Mounts(facts.nfs_mounts if facts else ())
     exports = [nfs_export(domain.connection) for domain in domains]
-    mounts = [host_mounts.of(export) if export else None for export in exports]
+    mounts = [host_mounts.vdsms(export) if export else None for export in exports]
     reviews: dict[str, MountReview] = {}
     if facts is not None and force.policy is not None:
         found = review_all(facts, force.policy, [m for m in mounts if m is not None])

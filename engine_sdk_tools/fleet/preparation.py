@@ -262,7 +262,7 @@ def plan_preparation(
         records.append(_record(host, look, request))
     # The canary's batch is 0.
     mine = [one.name for one in records if one.stage not in (DONE, LEFT_OUT)]
-    batches = {name: -(-n // request.batch) for n, name in enumerate(mine)}
+    batches = {name: -(-n // max(1, request.batch)) for n, name in enumerate(mine)}
     return PreparationState(
         data_center,
         engine.center_name(data_center) or data_center,

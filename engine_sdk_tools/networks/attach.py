@@ -10,12 +10,12 @@ IPoIB netdev with a smaller MTU is out of sync although traffic may pass.
 
 The engine and VDSM would refuse most of it too, but only when they process the host,
 and some of it in the middle of a change (HostSetupNetworksValidator of ovirt-engine,
-inter_ifaces_controller.rs of nmstate). Custom properties of an attachment are kept.
+inter_ifaces_controller.rs of nmstate). Custom properties of an attachment are kept,
+its gateway, and its assignment of the other IP version.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -33,6 +33,7 @@ from ovirt_rdma.engine_sdk_tools.api.request import (
 from ovirt_rdma.engine_sdk_tools.api.session import Session, in_parallel
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import (
+    Assignment,
     Attachment,
     Engine,
     Host,
@@ -110,14 +111,33 @@ class HostAttach:
         now = attachment_of(host, network)
         if now is None:
             return ["it does not have the network"]
+        six = self.address.version == 6
+        own = ", ".join(text for text in now.addresses if (":" in text) == six)
         compared = (
             ("is on", _nic_name(host, now) or "no NIC", self.chosen.target),
-            ("has", ", ".join(now.addresses) or "no static address", self.address),
+            ("has", own or "no static address", self.address),
         )
         return [
             f"it {what} {has}, not {wanted}"
             for what, has, wanted in compared
             if has != str(wanted)
+        ]
+
+    @property
+    def assignments(self) -> list[Assignment]:
+        """The requested address, with the earlier gateway if the host stays in its
+        subnet, and what the host has of the other IP version.
+        """
+        address, earlier = self.address, self.before.assignments if self.before else ()
+        gateways = (
+            one.gateway
+            for one in earlier
+            if one.interface and one.interface.network == address.network
+        )
+        parts = (str(address.ip), netmask(address), next(gateways, None))
+        return [
+            Assignment(address.version, "static", *parts),
+            *(one for one in earlier if one.version != address.version),
         ]
 
 
@@ -152,28 +172,29 @@ _BOND_OPTIONS = {"mode": "1", "miimon": "100"}
 def _attachment(
     network: Network,
     nic: Optional[str],
-    addresses: Iterable[Address],
+    assignments: Iterable[Assignment],
     before: Optional[Attachment],
     now: Optional[Attachment],
 ) -> Any:
     """Return the SDK's attachment, with the custom properties of ``before``; one that
-    the host has ``now`` is changed.
+    the host has ``now`` is changed. Assignments that are not sent are lost
+    (NetworkAttachmentMapper.java of ovirt-engine).
     """
-    versions = {4: types.IpVersion.V4, 6: types.IpVersion.V6}
     attachment = types.NetworkAttachment(
         id=now.id if now else None,
         network=types.Network(id=network.id),
         host_nic=types.HostNic(name=nic),
         ip_address_assignments=[
             types.IpAddressAssignment(
-                assignment_method=types.BootProtocol.STATIC,
+                assignment_method=one.method and types.BootProtocol(one.method),
                 ip=types.Ip(
-                    address=str(address.ip),
-                    netmask=netmask(address),
-                    version=versions[address.version],
+                    address=one.address,
+                    netmask=one.netmask,
+                    gateway=one.gateway,
+                    version=types.IpVersion(f"v{one.version}"),
                 ),
             )
-            for address in addresses
+            for one in assignments
         ],
     )
     if before and before.properties:
@@ -194,9 +215,23 @@ def host_refusals(plan: AttachPlan, row: HostAttach) -> Iterator[Sentence]:
         )
     nics = row_nics(row)
     infiniband = ", ".join(nic.name for nic in nics if nic.infiniband)
+    if _is_management(network, host):
+        yield Sentence(
+            "management-network",
+            f"{network.name} is the management network, which is never changed: choose "
+            "another network",
+        )
+    export = _export_at(plan, str(row.address.ip))
+    if export and str(row.address) not in (row.before.addresses if row.before else ()):
+        yield Sentence(
+            "address-in-use",
+            f"it cannot have {row.address.ip}: the server of {export} has it",
+        )
     if host.cluster not in {row.cluster for row in network.clusters}:
         name, where = shlex.quote(network.name), shlex.quote(plan.center)
-        kind = "" if infiniband else " --link-layer ethernet"
+        cluster = plan.clusters.get(host.cluster, host.cluster)
+        kind = f" --clusters {shlex.quote(cluster)}"
+        kind += "" if infiniband else " --link-layer ethernet"
         kind += "" if network.vlan is None else f" --vlan {network.vlan}"
         yield Sentence(
             "network-not-in-cluster",
@@ -235,6 +270,21 @@ def host_refusals(plan: AttachPlan, row: HostAttach) -> Iterator[Sentence]:
             )
 
 
+def _export_at(plan: AttachPlan, address: str) -> Optional[str]:
+    """Return an export that a host has mounted from ``address``, if any."""
+    every = (report.facts for report in plan.reports.values() if report.facts)
+    mounts = (mount for facts in every for mount in facts.nfs_mounts)
+    return next((mount.source for mount in mounts if mount.address == address), None)
+
+
+def _is_management(network: Network, host: Host) -> bool:
+    """Whether ``network`` is the management network of the host's cluster."""
+    return any(
+        row.cluster == host.cluster and "management" in row.usages
+        for row in network.clusters
+    )
+
+
 def row_nics(row: HostAttach) -> list[Nic]:
     """Return the NICs of the host that get the network: the bond and its ports."""
     names = (*row.chosen.ports, row.chosen.target)
@@ -250,12 +300,9 @@ def _carries(plan: AttachPlan, row: HostAttach, nic: Nic) -> Iterator[Sentence]:
     is_port = nic.name != target
     for id in sorted(attached - ({network.id} if not is_port else set())):
         other = by_id.get(id, Network(id, id))
-        usages = {
-            u for r in other.clusters if r.cluster == host.cluster for u in r.usages
-        }
         mtus = [one.mtu or DEFAULT_MTU for one in (other, network)]
         has = f"{nic.name} has the network {other.name}"
-        if "management" in usages:
+        if _is_management(other, host):
             yield Sentence(
                 "nic-has-management-network",
                 f"{has}, the management network, which is never changed: choose "
@@ -325,13 +372,15 @@ def mtu_refusals(plan: AttachPlan, row: HostAttach) -> tuple[list[Sentence], boo
 @dataclass(frozen=True)
 class AttachPlan:
     """``rows`` in host order. ``networks`` are all networks of the data center with the
-    name ``center``, ``reports`` those of the hosts. ``warnings`` are sentences.
+    name ``center``, ``clusters`` the names of clusters by id, ``reports`` those of the
+    hosts. ``warnings`` are sentences.
     """
 
     network: Network
     request: AttachRequest
     center: str = ""
     networks: tuple[Network, ...] = ()
+    clusters: Mapping[str, str] = field(default_factory=dict)
     reports: Mapping[str, HostReport] = field(default_factory=dict)
     rows: tuple[HostAttach, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -350,7 +399,7 @@ class AttachPlan:
         """The request to the engine that attaches the network to one host."""
         chosen, before = row.chosen, row.before
         attachment = _attachment(
-            self.network, chosen.target, [row.address], before, before
+            self.network, chosen.target, row.assignments, before, before
         )
         parameters: dict[str, Any] = {"modified_network_attachments": [attachment]}
         if chosen.new_bond:
@@ -372,12 +421,11 @@ class AttachPlan:
             parameters["removed_bonds"] = [types.HostNic(name=row.chosen.target)]
         if before is not None:
             nic = _nic_name(row.host, before)
-            was = (nic, before.addresses, before.properties)
-            if now and (_nic_name(host, now), now.addresses, now.properties) == was:
+            was = (nic, before.assignments, before.properties)
+            if now and (_nic_name(host, now), now.assignments, now.properties) == was:
                 return None
-            addresses = map(ipaddress.ip_interface, before.addresses)
             parameters["modified_network_attachments"] = [
-                _attachment(self.network, nic, addresses, before, now)
+                _attachment(self.network, nic, before.assignments, before, now)
             ]
             doing = f"restoring {self.network.name} on {host.name}"
         elif now is not None:
@@ -434,6 +482,7 @@ def plan_network_attach(
         request,
         engine.center_name(center) or center,
         tuple(n for n in engine.networks or () if n.data_center == center),
+        {cluster.id: cluster.name for cluster in engine.clusters},
         reports,
     )
     rows = []
@@ -544,10 +593,11 @@ def attach_network(
     listener.plan(tuple(row.host.name for row in todo), len(todo))
     results = {r.host.name: _result(r, UNCHANGED) for r in plan.rows}
     results.update({row.host.name: _result(row, NOT_BEGUN) for row in todo})
+    batch = max(1, batch)
     while todo:
         now, todo = todo[:batch], todo[batch:]
         done = in_parallel(
-            lambda row: _attach_host(session, plan, row, listener), now, max(1, batch)
+            lambda row: _attach_host(session, plan, row, listener), now, batch
         )
         results.update({result.host: result for result in done})
         bad = [r for r in done if r.outcome not in (DONE, UNCHANGED)]

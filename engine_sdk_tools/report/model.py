@@ -50,6 +50,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     worst_of,
 )
 from ovirt_rdma.host.daemon.versions import Versions
+from ovirt_rdma.host.export import RDMA
 from ovirt_rdma.host.facts.adapter_models import model_of
 from ovirt_rdma.host.facts.devices import SWITCH, Neighbour, NetdevGraph
 from ovirt_rdma.host.facts.model import Facts
@@ -387,7 +388,10 @@ def verdict_text(report: Report) -> str:
     if not report.hosts:
         return "The engine has no host."
     if not parts:
-        return f"All is well: {hosts}, and each domain is mounted as requested."
+        used = [{word for word, _ in domain.used} for domain in report.domains]
+        mounted = used and all(words and words <= {RDMA, TCP} for words in used)
+        also = ", and each domain is mounted as requested" if mounted else ""
+        return f"All is well: {hosts}{also}."
     return f"Of {hosts}, {', '.join(parts)}."
 
 

@@ -63,7 +63,8 @@ def visible(
     data: Mapping[str, Any], hosts: set[str], domains: set[str]
 ) -> dict[str, Any]:
     """Return ``data`` with the hosts and domains that the user may see; if that is not
-    all, without findings that name others, without the sentence about all, and notes.
+    all, without findings that name others, without the sentence about all, and notes;
+    ``findings_hidden`` says whether there are other findings.
     """
     columns = len(data["checks"])
     keep = [n for n, one in enumerate(data["domains"]) if one["id"] in domains]
@@ -75,6 +76,10 @@ def visible(
     # Cells of others have their addresses.
     used = {cell for one in shown["hosts"] for cell in rows[one["row"]]}
     names = {one["name"] for one in shown["hosts"]}
+    findings = [
+        one for one in data["findings"] if whole and names.issuperset(one["hosts"])
+    ]
+    every = len(data["findings"]) + data["findings_left"]
     return {
         **shown,
         "domains": [{**data["domains"][n], "used": {}} for n in keep],
@@ -82,9 +87,8 @@ def visible(
         "cells": [
             cell if n in used else ["none", ""] for n, cell in enumerate(data["cells"])
         ],
-        "findings": [
-            one for one in data["findings"] if whole and names.issuperset(one["hosts"])
-        ],
+        "findings": findings,
+        "findings_hidden": len(findings) < every,
         "sentence": "Not all hosts and domains of the report are shown: the engine "
         "does not list the others for you.",
         "notes": [],

@@ -13,7 +13,7 @@
  * @typedef {{id: string, description: string, status: string, started_at: string, ended?: number, last?: string}} Run
  * @typedef {{id: string, name: string, cluster: string, status: string | null, worst: string, problem: string, fix: string, row: number, commands: string[]}} Host
  * @typedef {{id: string, name: string, data_center: string, status: string | null, export: string, nfs_version: string | null, engine_asks: string, used: Record<string, number>, commands: string[]}} Domain
- * @typedef {{made_at: string, now: string, version: string, sentence: string, checks: string[], domains: Domain[], hosts: Host[], cells: Cell[], rows: number[][], findings: Finding[], findings_left: number, notes: string[], runs: Run[] | null, runs_problem?: string}} Data
+ * @typedef {{made_at: string, now: string, version: string, sentence: string, checks: string[], domains: Domain[], hosts: Host[], cells: Cell[], rows: number[][], findings: Finding[], findings_left: number, findings_hidden?: boolean, notes: string[], runs: Run[] | null, runs_problem?: string}} Data
  */
 
 const SERVICE = "/ovirt-rdma/portal";
@@ -212,12 +212,14 @@ function finding(one, inner = false) {
   return inner ? make("div", { className: `rdma-${one.verdict}` }, ...parts) : make("li", { className: `rdma-${one.verdict}` }, ...parts);
 }
 
-/** @param {Finding[]} findings @param {number} left */
-function attention(findings, left) {
+/** @param {Finding[]} findings @param {number} left @param {boolean} [hidden] whether the engine hides others */
+function attention(findings, left, hidden) {
   const none = stale ? "Nothing needed attention at that time." : "Nothing needs attention.";
+  const some = "Not all that needs attention can be shown: the engine does not list all hosts and domains for you.";
   return make(
-    "section", {}, make("h2", {}, `What needs attention: ${findings.length}`),
-    findings.length ? make("ol", { className: "rdma-findings" }, ...findings.map((one) => finding(one))) : make("p", {}, none),
+    "section", {}, make("h2", {}, `What needs attention: ${findings.length}${hidden ? " or more" : ""}`),
+    findings.length ? make("ol", { className: "rdma-findings" }, ...findings.map((one) => finding(one))) : null,
+    hidden ? make("p", {}, sign("unknown"), ` ${some}`) : findings.length ? null : make("p", {}, none),
     left ? make("p", {}, `${left} more: ovirt-rdma report shows them.`) : null,
   );
 }
@@ -347,7 +349,7 @@ function ofHost(data, host) {
   return [
     host.problem ? alerted("unknown", host.problem, host.fix) : null,
     facts([["Status", host.status], ["Cluster", host.cluster]]),
-    attention(data.findings.filter((one) => one.hosts.includes(host.name)), 0),
+    attention(data.findings.filter((one) => one.hosts.includes(host.name)), 0, data.findings_hidden),
     make("section", {}, make("h2", {}, "Domains"), domains.length ? table("The transport of each domain on this host", ["Domain", ...heads.slice(1)], domains) : make("p", {}, "There is no NFS domain.")),
     make("section", {}, make("h2", {}, "Checks"), table("The checks of this host", heads, checks)),
     commands(host.commands),
@@ -377,7 +379,7 @@ function show(data, since) {
     parts = [
       make("p", { className: "rdma-sentence" }, stale ? `Unknown by now. Then: ${data.sentence}` : data.sentence),
       figures(data), ...data.notes.map((note) => make("p", {}, named(note))),
-      attention(data.findings, data.findings_left), runs(data), matrix(data),
+      attention(data.findings, data.findings_left, data.findings_hidden), runs(data), matrix(data),
     ];
   } else if (domain) parts = ofDomain(data, domain);
   else if (host) parts = ofHost(data, host);
@@ -432,7 +434,9 @@ async function refresh(asked) {
  */
 function tick() {
   if (document.hidden) return;
-  const idle = Date.now() - used > IDLE_MS || document.activeElement instanceof HTMLInputElement;
+  const active = document.activeElement;
+  const typing = active instanceof HTMLInputElement && active.type === "search";
+  const idle = Date.now() - used > IDLE_MS || typing;
   if (idle) draw();
   else refresh(false);
 }

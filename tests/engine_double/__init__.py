@@ -28,6 +28,7 @@ from engine_double.faults import (
 )
 from engine_double.sample import sample_world
 from engine_double.world import (
+    SimAssignment,
     SimAttachment,
     SimCluster,
     SimClusterNetwork,
@@ -58,6 +59,7 @@ __all__ = [
     "NoContentType",
     "SeenRequest",
     "ServiceUnavailableHtml",
+    "SimAssignment",
     "SimAttachment",
     "SimCluster",
     "SimClusterNetwork",

@@ -13,6 +13,7 @@ from engine_double.answers import API, linked
 from engine_double.behaviours import behaviour
 from engine_double.views import followed, with_href
 from engine_double.world import (
+    SimAssignment,
     SimAttachment,
     SimHost,
     SimNetwork,
@@ -58,8 +59,6 @@ UNSORTED = behaviour(
 
 DEFAULT_MTU = 1500
 ACTIVE_BACKUP = ("1", "active-backup")
-# The double's word for no IPv6.
-NONE_V6 = "none of IPv6"
 _MODE_WORDS = {"active-backup": "1", "802.3ad": "4", "balance-rr": "0"}
 
 Row = tuple[str, Optional[str], Optional[str]]
@@ -104,23 +103,18 @@ def compared(world: World, host: SimHost, one: SimAttachment) -> list[Row]:
     ]
     if network.vlan is not None:
         nic = _with_addresses(nic, one)
-    for method, address, netmask in assignments(world, one):
-        if method == NONE_V6 or (address and ":" in address):
-            rows += _rows("ipv6", nic, method, address, netmask)
-        else:
-            rows += _rows("ipv4", nic, method, address, netmask)
+    for each in assignments(world, one):
+        rows += _rows(nic, each)
     return rows
 
 
-def assignments(
-    world: World, one: SimAttachment
-) -> list[tuple[str, Optional[str], Optional[str]]]:
+def assignments(world: World, one: SimAttachment) -> list[SimAssignment]:
     """Return an attachment's assignments as the engine completes them, IPv4 first."""
     if not world.does(BOTH_VERSIONS):
         return one.addresses
-    v6 = [each for each in one.addresses if each[1] and ":" in each[1]]
-    v4 = [each for each in one.addresses if each not in v6]
-    return [*(v4 or [("none", None, None)]), *(v6 or [(NONE_V6, None, None)])]
+    v4 = [each for each in one.addresses if not each.v6] or [SimAssignment("none")]
+    v6 = [each for each in one.addresses if each.v6]
+    return [*v4, *(v6 or [SimAssignment("none", v6=True)])]
 
 
 def _actual_mtu(world: World, nic: SimNic, network: SimNetwork) -> int:
@@ -141,23 +135,18 @@ def nic_by_id(host: SimHost, name: str) -> SimNic:
     return next(nic for nic in host.nics if nic.id == name)
 
 
-def _rows(
-    family: str,
-    nic: SimNic,
-    method: str,
-    address: Optional[str],
-    netmask: Optional[str],
-) -> list[Row]:
-    v6 = family == "ipv6"
-    width = "prefix" if v6 else "netmask"
-    has = nic.boot_protocol_v6 if v6 else nic.boot_protocol
-    method = "none" if method == NONE_V6 else method
-    rows: list[Row] = [(f"{family}_boot_protocol", _java(has), _java(method))]
-    if method == has == "static":
-        mine = (nic.netmask_v6, nic.address_v6) if v6 else (nic.netmask, nic.address)
-        rows.append((f"{family}_{width}", mine[0], netmask))
-        rows.append((f"{family}_address", mine[1], address))
-        rows.append((f"{family}_gateway", None, None))
+def _rows(nic: SimNic, wanted: SimAssignment) -> list[Row]:
+    family, width = ("ipv6", "prefix") if wanted.v6 else ("ipv4", "netmask")
+    has = SimAssignment(nic.boot_protocol, nic.address, nic.netmask, nic.gateway)
+    if wanted.v6:
+        mine = (nic.boot_protocol_v6, nic.address_v6, nic.netmask_v6, nic.gateway_v6)
+        has = SimAssignment(*mine)
+    methods = (_java(has.method), _java(wanted.method))
+    rows: list[Row] = [(f"{family}_boot_protocol", *methods)]
+    if wanted.method == has.method == "static":
+        rows.append((f"{family}_{width}", has.netmask, wanted.netmask))
+        rows.append((f"{family}_address", has.address, wanted.address))
+        rows.append((f"{family}_gateway", has.gateway, wanted.gateway))
     return rows
 
 
@@ -189,8 +178,8 @@ def _nic(world: World, host: SimHost, nic: SimNic) -> types.HostNic:
             status=types.NicStatus(nic.status),
             boot_protocol=types.BootProtocol(nic.boot_protocol),
             ipv6_boot_protocol=types.BootProtocol(nic.boot_protocol_v6),
-            ip=_ip(nic.address, nic.netmask),
-            ipv6=_ip(nic.address_v6, nic.netmask_v6),
+            ip=_ip(nic.address, nic.netmask, nic.gateway),
+            ipv6=_ip(nic.address_v6, nic.netmask_v6, nic.gateway_v6),
         ),
         f"/hosts/{host.id}/nics/{nic.id}",
     )
@@ -215,16 +204,25 @@ def _nic(world: World, host: SimHost, nic: SimNic) -> types.HostNic:
 
 def _with_addresses(nic: SimNic, one: SimAttachment) -> SimNic:
     """Return the netdev of a network with a VLAN, with the requested addresses."""
-    found = dataclasses.replace(nic, boot_protocol="none", boot_protocol_v6="none")
-    found.address = found.netmask = found.address_v6 = found.netmask_v6 = None
-    for method, address, netmask in one.addresses:
-        if address and ":" in address:
-            found.boot_protocol_v6 = method
-            found.address_v6, found.netmask_v6 = address, netmask
-        else:
-            found.boot_protocol = method
-            found.address, found.netmask = address, netmask
+    found = dataclasses.replace(nic)
+    take_addresses(found)
+    for each in one.addresses:
+        give_address(found, each)
     return found
+
+
+def take_addresses(nic: SimNic) -> None:
+    for v6 in (False, True):
+        give_address(nic, SimAssignment("none", v6=v6))
+
+
+def give_address(nic: SimNic, one: SimAssignment) -> None:
+    if one.v6:
+        nic.boot_protocol_v6, nic.address_v6 = one.method, one.address
+        nic.netmask_v6, nic.gateway_v6 = one.netmask, one.gateway
+    else:
+        nic.boot_protocol, nic.address = one.method, one.address
+        nic.netmask, nic.gateway = one.netmask, one.gateway
 
 
 def _vlan_nic(world: World, host: SimHost, one: SimAttachment) -> types.HostNic:
@@ -245,8 +243,8 @@ def _vlan_nic(world: World, host: SimHost, one: SimAttachment) -> types.HostNic:
             status=types.NicStatus(base.status),
             boot_protocol=types.BootProtocol(nic.boot_protocol),
             ipv6_boot_protocol=types.BootProtocol(nic.boot_protocol_v6),
-            ip=_ip(nic.address, nic.netmask),
-            ipv6=_ip(nic.address_v6, nic.netmask_v6),
+            ip=_ip(nic.address, nic.netmask, nic.gateway),
+            ipv6=_ip(nic.address_v6, nic.netmask_v6, nic.gateway_v6),
         ),
         f"/hosts/{host.id}/nics/{own}",
     )
@@ -294,11 +292,13 @@ def _bonding(host: SimHost, bond: SimNic) -> types.Bonding:
     )
 
 
-def _ip(address: Optional[str], netmask: Optional[str]) -> Optional[types.Ip]:
+def _ip(
+    address: Optional[str], netmask: Optional[str], gateway: Optional[str]
+) -> Optional[types.Ip]:
     if address is None:
         return None
     version = types.IpVersion(f"v{ipaddress.ip_address(address).version}")
-    return types.Ip(address=address, netmask=netmask, version=version)
+    return types.Ip(address=address, netmask=netmask, gateway=gateway, version=version)
 
 
 def _attachment(
@@ -322,7 +322,7 @@ def _attachment(
             in_sync=all(row.in_sync for row in rows),
             reported_configurations=rows,
             ip_address_assignments=[
-                _assignment(*each) for each in assignments(world, one)
+                _assignment(each) for each in assignments(world, one)
             ],
             properties=[
                 types.Property(name=name, value=value)
@@ -334,14 +334,11 @@ def _attachment(
     )
 
 
-def _assignment(
-    method: str, address: Optional[str], netmask: Optional[str]
-) -> types.IpAddressAssignment:
-    v6 = method == NONE_V6
-    version = types.IpVersion.V6 if v6 else types.IpVersion.V4
+def _assignment(one: SimAssignment) -> types.IpAddressAssignment:
+    version = types.IpVersion.V6 if one.v6 else types.IpVersion.V4
     return types.IpAddressAssignment(
-        assignment_method=types.BootProtocol("none" if v6 else method),
-        ip=_ip(address, netmask) or types.Ip(version=version),
+        assignment_method=types.BootProtocol(one.method),
+        ip=_ip(one.address, one.netmask, one.gateway) or types.Ip(version=version),
     )
 
 

@@ -12,6 +12,7 @@ from engine_double.behaviours import behaviour
 from engine_double.routing import Call, known, route
 from engine_double.views import followed, with_href
 from engine_double.world import (
+    SimAssignment,
     SimAttachment,
     SimCluster,
     SimClusterNetwork,
@@ -248,7 +249,9 @@ def _manage(host: SimHost, network: SimNetwork) -> None:
         return
     nic = next(nic for nic in host.nics if nic.id == on)
     made = SimAttachment(new_id(f"{host.id} {network.id}"), network.id, nic.id)
-    made.addresses = [(nic.boot_protocol, nic.address, nic.netmask)]
-    if nic.address_v6:
-        made.addresses.append((nic.boot_protocol_v6, nic.address_v6, nic.netmask_v6))
+    v4 = (nic.boot_protocol, nic.address, nic.netmask, nic.gateway)
+    v6 = (nic.boot_protocol_v6, nic.address_v6, nic.netmask_v6, nic.gateway_v6)
+    made.addresses = [SimAssignment(*v4)]
+    if nic.boot_protocol_v6 != "none":
+        made.addresses.append(SimAssignment(*v6, v6=True))
     host.attachments.append(made)

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Sequence
 
 from engine_double.world import (
+    SimAssignment,
     SimAttachment,
     SimCluster,
     SimClusterNetwork,
@@ -117,7 +118,7 @@ def _host(world: World, number: int, cluster: SimCluster, addon: bool) -> SimHos
         new_id(f"{name} {MANAGEMENT}"),
         network.id,
         eth0.id,
-        [("static", address, "255.255.255.0")],
+        [SimAssignment("static", address, "255.255.255.0")],
     )
     key = hashlib.sha256(name.encode()).hexdigest()[:43]
     return SimHost(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from engine_double.answers import Refusal
 from engine_double.behaviours import behaviour
 from engine_double.host_nics import in_sync, is_management, mtu_of
-from engine_double.world import SimAttachment, SimHost, SimNic, World
+from engine_double.world import SimAssignment, SimAttachment, SimHost, SimNic, World
 
 if TYPE_CHECKING:
     from engine_double.setup_networks import Asked
@@ -121,7 +121,6 @@ USER_PROPERTIES = "UserDefinedNetworkCustomProperties"
 _STATUSES = ("maintenance", "up", "non_operational")
 _PREDEFINED = {"bridge_opts": r"[^\s=]+=[^\s=]+(\s+[^\s=]+=[^\s=]+)*"}
 _ROLES = {"migration", "display", "gluster", "default_route"}
-Addresses = list[tuple[str, Optional[str], Optional[str]]]
 
 
 def refused(status: int, what: str) -> Refusal:
@@ -143,35 +142,39 @@ def check_timeout(world: World, seconds: Optional[int]) -> None:
         raise refused(400, "The connectivity timeout is from 1 to 120 seconds.")
 
 
-def _parts(one: Any) -> tuple[str, Optional[str], Optional[str], bool]:
-    """Method, address, mask or prefix, and whether it is one of IPv6."""
+def _assignment(one: Any) -> SimAssignment:
     method = one.assignment_method.value if one.assignment_method else ""
     if one.ip is None:
-        return method, None, None, False
+        return SimAssignment(method)
     version = one.ip.version.value if one.ip.version else "v4"
-    return method, one.ip.address, one.ip.netmask, version == "v6"
+    parts = (one.ip.address, one.ip.netmask, one.ip.gateway)
+    return SimAssignment(method, *parts, version == "v6")
 
 
 def check_form(world: World, sent: Any) -> None:
     """Check the addresses of an attachment, each by itself."""
     for one in sent.ip_address_assignments or []:
-        _, address, netmask, v6 = _parts(one)
+        _, address, netmask, gateway, v6 = _assignment(one)
         none, mask = ("::" if v6 else "0.0.0.0"), netmask or "0"
         good = mask.isdecimal() or not v6
         try:
             found = ipaddress.ip_interface(f"{address or none}/0")
             good = good and found.version == (6 if v6 else 4)
             ipaddress.ip_network(f"{none}/{mask}")
+            good = (
+                good and ipaddress.ip_address(gateway or none).version == found.version
+            )
         except ValueError:
             good = False
         if not good and world.does(ADDRESS_FORM):
-            raise Refusal(400, f"Bad IP address {address} or mask {netmask}.")
+            bad = f"Bad IP address {address}, mask {netmask} or gateway {gateway}."
+            raise Refusal(400, bad)
 
 
-def addresses(sent: Any) -> Addresses:
+def addresses(sent: Any) -> list[SimAssignment]:
     """The assignments of an attachment; none of IPv6 is what there is without one."""
-    parts = [_parts(one) for one in sent]
-    return [(m, a, n) for m, a, n, v6 in parts if a or not v6]
+    every = [_assignment(one) for one in sent]
+    return [one for one in every if (one.v6, one.method) != (True, "none")]
 
 
 def check_attachment(world: World, host: SimHost, asked: Asked) -> bool:
@@ -204,17 +207,17 @@ def check_addresses(world: World, host: SimHost, asked: Asked) -> None:
     """Check that the addresses of an attachment are there, and complete."""
     assert asked.one is not None and asked.network is not None
     row = world.clusters[host.cluster].networks.get(asked.network.id)
-    bare = all(method == "none" for method, _, _ in asked.one.addresses)
+    bare = all(each.method == "none" for each in asked.one.addresses)
     if row and row.usages & _ROLES and bare and world.does(ROLE_ADDRESS):
         raise refused(409, f"{asked.network.name} has no boot protocol assigned.")
     for one in asked.sent.ip_address_assignments or []:
-        method, address, netmask, _ = _parts(one)
+        method, address, netmask, gateway, _ = _assignment(one)
         what = ""
         if not method:
             what = "Boot protocol is missing"
         elif method == "static" and not (address and netmask):
             what = "Must define ip address and netmask"
-        elif method != "static" and (address or netmask):
+        elif method != "static" and (address or netmask or gateway):
             what = "Incompatible ip configuration"
         if what and world.does(ADDRESS_COMPLETE):
             raise Refusal(400, f"{what}: Network {asked.network.name}.")

@@ -19,9 +19,16 @@ from engine_double import setup_checks as checks
 from engine_double.answers import Missing, Refusal, done
 from engine_double.behaviours import behaviour
 from engine_double.host_life import COMMITTED_NETWORKS
-from engine_double.host_nics import ACTIVE_BACKUP, DEFAULT_MTU, mtu_of
+from engine_double.host_nics import (
+    ACTIVE_BACKUP,
+    DEFAULT_MTU,
+    give_address,
+    mtu_of,
+    take_addresses,
+)
 from engine_double.routing import Call, known, route
 from engine_double.world import (
+    SimAssignment,
     SimAttachment,
     SimHost,
     SimNetwork,
@@ -71,6 +78,7 @@ _BOND = "modified_bonds.host_nic"
         f"{_ATTACHMENT}.ip_address_assignments.ip_address_assignment.assignment_method",
         f"{_ATTACHMENT}.ip_address_assignments.ip_address_assignment.ip.address",
         f"{_ATTACHMENT}.ip_address_assignments.ip_address_assignment.ip.netmask",
+        f"{_ATTACHMENT}.ip_address_assignments.ip_address_assignment.ip.gateway",
         f"{_ATTACHMENT}.ip_address_assignments.ip_address_assignment.ip.version",
         f"{_ATTACHMENT}.properties.property.name",
         f"{_ATTACHMENT}.properties.property.value",
@@ -244,7 +252,7 @@ def _as_asked(host: SimHost, asked: Asked) -> SimAttachment:
     assert network is not None and nic is not None
     if asked.before is None:
         one = SimAttachment(new_id(f"{host.id} {network.id}"), network.id, nic.id)
-        one.addresses = [("none", None, None)]
+        one.addresses = [SimAssignment("none")]
     else:
         one = copy.deepcopy(asked.before)
     one.nic = nic.id
@@ -388,18 +396,12 @@ def _check(world: World, nic: SimNic, one: SimAttachment) -> None:
 
 
 def _give_addresses(world: World, nic: SimNic, mine: list[SimAttachment]) -> None:
-    nic.address = nic.netmask = nic.address_v6 = nic.netmask_v6 = None
-    nic.boot_protocol = nic.boot_protocol_v6 = "none"
+    take_addresses(nic)
     for one in mine:
         if world.networks[one.network].vlan is not None:
             continue
-        for method, address, netmask in one.addresses:
-            if address and ":" in address:
-                nic.address_v6, nic.netmask_v6 = address, netmask
-                nic.boot_protocol_v6 = method
-            else:
-                nic.address, nic.netmask = address, netmask
-                nic.boot_protocol = method
+        for each in one.addresses:
+            give_address(nic, each)
 
 
 def _check_reached(world: World, host: SimHost) -> None:

@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Optional, Protocol, TypeVar, Union
+from typing import Any, NamedTuple, Optional, Protocol, TypeVar, Union
 
 from engine_double import behaviours
 from engine_double.behaviours import Behaviour
@@ -150,7 +150,7 @@ class SimNic:
 
     ``max_mtu`` is what the device can do. ``infiniband``: an IPoIB netdev, whose MAC
     has 20 bytes. ``ports`` are the names of a bond's nics, ``bond_mode`` its word.
-    ``address``/``netmask``/``boot_protocol``: what the netdev has now.
+    ``address``/``netmask``/``gateway``/``boot_protocol``: what the netdev has now.
     """
 
     id: str
@@ -162,24 +162,34 @@ class SimNic:
     infiniband: bool = False
     address: Optional[str] = None
     netmask: Optional[str] = None
+    gateway: Optional[str] = None
     boot_protocol: str = "none"
     address_v6: Optional[str] = None
     netmask_v6: Optional[str] = None
+    gateway_v6: Optional[str] = None
     boot_protocol_v6: str = "none"
     ports: tuple[str, ...] = ()
     bond_mode: Optional[str] = None
 
 
+class SimAssignment(NamedTuple):
+    """How a network gets its address of IPv4, or with ``v6`` of IPv6, on a nic."""
+
+    method: str
+    address: Optional[str] = None
+    netmask: Optional[str] = None
+    gateway: Optional[str] = None
+    v6: bool = False
+
+
 @dataclass
 class SimAttachment:
-    """A logical network on a nic; ``addresses`` as (method, address, netmask)."""
+    """A logical network on a nic."""
 
     id: str
     network: str
     nic: str
-    addresses: list[tuple[str, Optional[str], Optional[str]]] = field(
-        default_factory=list
-    )
+    addresses: list[SimAssignment] = field(default_factory=list)
     properties: dict[str, str] = field(default_factory=dict)
 
 

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs
 from xml.etree import ElementTree
 
 from engine_double import (
+    SimAssignment,
     SimAttachment,
     SimCluster,
     SimClusterNetwork,
@@ -197,6 +198,7 @@ def _nic(one: Element, names: Mapping[str, str]) -> SimNic:
         infiniband=len(mac.split(":")) == 20,
         address=_text(one, "ip/address") or None,
         netmask=_text(one, "ip/netmask") or None,
+        gateway=_text(one, "ip/gateway") or None,
         boot_protocol=_text(one, "boot_protocol") or "none",
         address_v6=_text(one, "ipv6/address") or None,
         netmask_v6=_text(one, "ipv6/netmask") or None,
@@ -213,10 +215,12 @@ def _attachment(one: Element) -> SimAttachment:
         _id(one.find("network")),
         _id(one.find("host_nic")),
         [
-            (
+            SimAssignment(
                 _text(found, "assignment_method"),
                 _text(found, "ip/address") or None,
                 _text(found, "ip/netmask") or None,
+                _text(found, "ip/gateway") or None,
+                v6=_text(found, "ip/version") == "v6",
             )
             for found in assigned
             # The engine reports that there is no IPv6; the double's rows do not.

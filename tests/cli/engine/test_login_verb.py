@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import select
+import shlex
 import socket
 import socketserver
 import ssl
@@ -133,6 +134,26 @@ def test_logs_in_with_a_fetched_ca(login, engine, pki):
     )
     assert found["engine_version"].startswith("4.5")
     assert engine.sso.logins == engine.sso.logouts == 2
+
+
+def test_what_is_stored_works_in_each_folder(login, engine, pki, monkeypatch, tmp_path):
+    monkeypatch.chdir(pki)
+    monkeypatch.setenv("OVIRT_CAFILE", "ca.pem")
+    monkeypatch.setenv("OVIRT_URL", engine.tls_url)
+    file = tmp_path / "other's.conf"
+    code, out, err = login("--config-file", str(file))
+    assert code == 0, err
+    assert f"cafile = {pki / 'ca.pem'}\n" in file.read_text()
+    command = f"ovirt-rdma hosts list --config-file {shlex.quote(str(file))}"
+    assert command in " ".join(out.split())
+
+
+def test_a_section_may_have_the_address_in_another_way(login):
+    login.settings.parent.mkdir()
+    login.settings.write_text("[default]\nengine_url = https://LOCALHOST:1\n")
+    code, _, err = login("-c", "default", "--engine-url", "localhost:1")
+    assert code == 1
+    assert "the engine localhost:1 cannot be reached" in err
 
 
 def test_a_ca_that_nobody_knows_is_refused(login, engine):

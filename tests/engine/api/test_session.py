@@ -287,6 +287,22 @@ def test_a_token_that_expired_is_renewed(double, session):
     assert double.sso.logins == 2
 
 
+@pytest.mark.parametrize("fault", [ServiceUnavailableHtml, DropConnection])
+def test_a_change_whose_login_failed_was_not_made_and_is_repeated(
+    double, session, fault
+):
+    session.read(HOSTS)
+    double.expire_tokens()
+    double.fail_next("POST", "sso/oauth/token", fault)
+    session.perform(down(double))
+    assert double.world.host("host02").status != "up"
+    double.expire_tokens()
+    double.fail_next("POST", "sso/oauth/token", fault, times=1000)
+    problem = refused(session, down(double, "host03"))
+    assert not isinstance(problem, LostAnswer)
+    assert double.world.host("host03").status == "up"
+
+
 def test_a_token_that_was_given_is_neither_renewed_nor_revoked(double, clock):
     token = double.sso.new_token()
     with Session(Settings(double.url, token=token), clock=clock) as session:

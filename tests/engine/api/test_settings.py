@@ -110,6 +110,13 @@ def test_addresses_beside_the_api():
         ({"engine_url": "flag.example.com"}, ENVIRON, INI, "flag", None, None, "/ca"),
         ({"engine_url": "env.example.com"}, ENVIRON, INI, "env", "env", "of-environ",
          "/env.pem"),
+        ({"engine_url": "HTTPS://ENV.example.com:443/ovirt-engine/webadmin"}, ENVIRON,
+         INI, "ENV.example.com:443", "env", "of-environ", "/env.pem"),
+        # Also where the other name is none.
+        ({"engine_url": "flag.example.com"}, {**ENVIRON, "OVIRT_URL": "http://old"},
+         INI.replace("https://one", "ftp://one"), "flag", None, None, "/ca"),
+        ({"engine_url": "env.example.com:8443"}, ENVIRON, None,
+         "env.example.com:8443", None, None, "/ca"),
         ({"engine_url": "flag.example.com"}, {"OVIRT_PASSWORD": "of-environ"}, None,
          "flag", None, "of-environ", "/ca"),
         ({"username": "flag@internal", "password": "p"}, ENVIRON, INI, "env", "flag",
@@ -133,7 +140,8 @@ def test_addresses_beside_the_api():
 )  # fmt: skip
 def test_what_wins(flags, environ, file, url, user, password, ca):
     found = found_in(flags, environ, file, "/ca")
-    assert found.url == f"https://{url}.example.com/ovirt-engine/api"
+    host = url if "." in url else f"{url}.example.com"
+    assert found.url == f"https://{host}/ovirt-engine/api"
     assert found.username == (user and f"{user}@internal")
     assert found.password == password
     if ca is not None:

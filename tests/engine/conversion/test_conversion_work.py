@@ -211,6 +211,12 @@ def test_the_spm_is_last_and_a_batch_goes_together():
     assert [m for m, _ in pairs] == ["deactivate"] * 2 + ["activate"] * 2
 
 
+def test_no_domain_is_converted_without_its_hosts():
+    site = site_of()
+    state = convert(site, ConversionRequest("rdma", rolling=True, batch=0))
+    assert [host.stage for host in state.hosts] == [Stage.DONE] * 3
+
+
 def test_a_host_in_maintenance_gets_the_policy_and_stays():
     site = site_of()
     there = site.world.host("host03")

@@ -384,3 +384,44 @@ def test_an_export_whose_name_goes_on_is_another_one(double, session):
     assert events.said() == ()
     log.record(996, "error", "VDSM said of the connection nas:/exports/new: failed")
     assert len(events.said()) == 1
+
+
+def test_an_unreadable_engine_takes_no_active_domain_back(session, double):
+    listener = When(
+        "proving", lambda: double.fail_next("GET", "^/hosts$", Status(500), times=99)
+    )
+
+    result = made(session, with_add_on(double), listener=listener)
+
+    assert double.world.domain("new").status == "active"
+    assert [one.transport for one in result.hosts] == ["rdma"] * 3
+    assert "the hosts' statuses are unknown" in "".join(listener.notes)
+
+
+def test_without_reports_nothing_is_verified_then(session, double):
+    def refuse():
+        double.fail_next("GET", "^/hosts$", Status(500), times=99)
+
+    result = made(session, listener=When("proving", refuse))
+
+    assert result.not_verified == ("host01", "host02", "host03")
+    assert (result.exit_code, left(double)) == (0, (["new"], [EXPORT]))
+
+
+@pytest.mark.parametrize("unreadable", [False, True])
+def test_a_domain_that_may_have_a_disk_is_not_removed(session, double, unreadable):
+    def disk_made():
+        double.world.host("host03").rdma_ready = False
+        double.world.domain("new").disks.append("vm1_disk")
+        if unreadable:
+            double.fail_next("GET", "/disks$", Status(500), times=99)
+
+    with pytest.raises(Problem) as caught:
+        made(session, listener=When("attaching", disk_made))
+
+    assert left(double) == (["new"], [EXPORT])
+    assert caught.value.exit_code == 1
+    assert ("vm1_disk" in str(caught.value)) != unreadable
+    assert "removing the domain new again" not in str(caught.value)
+    assert "remove the domain new, and on the server the folder" in caught.value.fix
+    assert "remove the storage connection" in caught.value.fix

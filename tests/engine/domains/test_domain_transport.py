@@ -288,24 +288,25 @@ def test_domain_in_two_data_centers_is_two_columns():
 )
 def test_mount_is_the_domains_by_its_source(source, found):
     export = nfs_export(connection())
-    assert (
-        Mounts(facts(mount(source, "tcp")).nfs_mounts).of(export) is not None
-    ) == found
+    mounts = Mounts(facts(mount(source, "tcp")).nfs_mounts)
+    assert (mounts.vdsms(export) is not None) == found
 
 
 def test_ipv6_server_is_the_same_however_it_is_written():
     export = nfs_export(connection(address="[fd00:0::1]"))
-    assert Mounts(facts(mount("[fd00::1]:/exports/data1", "rdma6")).nfs_mounts).of(
-        export
-    )
+    mounts = Mounts(facts(mount("[fd00::1]:/exports/data1", "rdma6")).nfs_mounts)
+    assert mounts.vdsms(export)
 
 
-def test_mount_of_vdsm_goes_before_another():
+def test_a_mount_by_hand_is_not_the_domains():
     other = replace(mount(EXPORT, "tcp"), mountpoint="/mnt")
     export = nfs_export(connection())
-    found = Mounts(facts(other, mount(EXPORT, "rdma")).nfs_mounts).of(export)
+    found = Mounts(facts(other, mount(EXPORT, "rdma")).nfs_mounts).vdsms(export)
     assert found.protocol == "rdma"
-    assert Mounts(facts(other).nfs_mounts).of(export).mountpoint == "/mnt"
+    by_hand = replace(mount(EXPORT, "rdma"), mountpoint="/mnt")
+    told = report(facts=facts(by_hand), status=status())
+    used = transports_in_use(host(), told, [domain()])[0]
+    assert (used.mounted, used.transport, used.cell.verdict) == (False, None, "fail")
 
 
 def test_cm_id_is_part_of_the_proof():
@@ -350,7 +351,12 @@ FIXES = [
     (degraded(), domain(), host(status="maintenance"), "put the host into"),
     (degraded(), domain(), host(status="non_operational"), "put the host into"),
     (degraded(), domain(status="inactive"), host(), "put the host into"),
-    (degraded(), domain(hosted_engine=True), host(), "maintenance in the engine, re"),
+    (
+        degraded(),
+        domain(hosted_engine=True),
+        host(),
+        "put the host into maintenance in the engine, reboot",
+    ),
     (with_port_down(degraded()), domain(), host(), "first, on the host: "),
     # Stock VDSM mounts over TCP what our class has mounted over RDMA.
     (

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 from engine_double.faults import AnswerLost, Conflict, Status
-from engine_double.host_nics import clamp
+from engine_double.host_nics import clamp, give_address
 from engine_double.setup_checks import USER_PROPERTIES
-from engine_double.world import SimNic
+from engine_double.world import SimAssignment, SimNic
 from support.engine.engine_door import DoubleDoor
 from support.engine.refusals import reason, refused_for
 
@@ -28,6 +28,7 @@ from ovirt_rdma.engine_sdk_tools.networks.create import (
     plan_network_create,
 )
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
+from ovirt_rdma.host.facts.model import NfsMount
 
 pytestmark = pytest.mark.engine
 
@@ -137,8 +138,9 @@ def test_a_second_run_has_nothing_to_do(session, double):
     assert len(double.changes()) == before
 
 
-def test_several_at_a_time(session, double):
-    assert attached(session, batch=3).exit_code == 0
+@pytest.mark.parametrize("batch", [0, 3])
+def test_several_at_a_time(session, double, batch):
+    assert attached(session, batch=batch).exit_code == 0
     assert {of(double, f"host0{n}")["ib0"] for n in (1, 2, 3)} == {"storage"}
 
 
@@ -218,6 +220,67 @@ def test_the_earlier_address_comes_back(session, double):
     assert [r.outcome for r in result.rows] == ["done", "as before", "done"]
     assert nic(double, "host01").address == "10.20.0.51"
     assert nic(double, "host02").address == "10.20.0.12"
+
+
+def has_addresses(double, name, *given):
+    """Give ``storage`` these assignments on a host that has it."""
+    host = double.world.host(name)
+    host.attachments[-1].addresses = list(given)
+    for each in given:
+        give_address(host.nic("ib0"), each)
+
+
+DHCP = SimAssignment("dhcp")
+AUTOCONF = SimAssignment("autoconf", v6=True)
+ROUTED = SimAssignment("static", "10.20.0.11", "255.255.255.0", "10.20.0.1")
+
+
+@pytest.mark.parametrize("before", [[DHCP], [ROUTED], [DHCP, AUTOCONF], [AUTOCONF]])
+def test_how_a_host_had_its_address_comes_back(session, double, before):
+    one = replace(REQUEST, hosts=("host01",))
+    attached(session, request=one)
+    has_addresses(double, "host01", *before)
+    group_gives(double, 1500)
+
+    result = attached(session, request=replace(one, span="10.20.0.51/24"))
+
+    assert result.rows[0].outcome == "as before"
+    now = double.world.host("host01").attachments[-1].addresses
+    assert now == before
+
+
+@pytest.mark.parametrize(
+    ("span", "gateway"),
+    [
+        ("10.20.0.11/24", "10.20.0.1"),
+        ("10.20.0.51/24", "10.20.0.1"),
+        ("10.30.0.11/24", None),
+    ],
+)
+def test_the_gateway_and_the_other_ip_version_stay(session, double, span, gateway):
+    one = replace(REQUEST, hosts=("host01",))
+    attached(session, request=one)
+    has_addresses(double, "host01", ROUTED, AUTOCONF)
+    nic(double, "host01").mtu = 1500
+
+    request = replace(one, span=span)
+    assert attached(session, request=request).exit_code == 0
+
+    address = SimAssignment("static", span[:-3], "255.255.255.0", gateway)
+    assert double.world.host("host01").attachments[-1].addresses == [address, AUTOCONF]
+    assert [row.act for row in planned(session, request=request).rows] == [NOTHING]
+
+
+def test_an_address_of_the_other_ip_version_is_added(session, double):
+    one = replace(REQUEST, hosts=("host01",))
+    attached(session, request=one)
+
+    request = replace(one, span="fd00:20::11/64")
+    assert attached(session, request=request).exit_code == 0
+
+    now = nic(double, "host01")
+    assert (now.address, now.address_v6) == ("10.20.0.11", "fd00:20::11")
+    assert [row.act for row in planned(session, request=request).rows] == [NOTHING]
 
 
 def test_a_network_that_lags_is_synchronised(session, double, network):
@@ -363,7 +426,7 @@ def test_a_pci_address_needs_facts(session):
         (
             lambda w: w.cluster("cl1").networks.pop(w.network("storage").id),
             "network-not-in-cluster",
-            ("host01", "ovirt-rdma network create storage"),
+            ("host01", "network create storage --datacenter dc1 --clusters cl1 --mtu"),
         ),
         (
             lambda w: setattr(w.host("host02").nic("eth0"), "address", "10.20.0.11"),
@@ -408,7 +471,7 @@ def test_a_network_for_ethernet_is_added_to_a_cluster_as_such(session, double):
     network = double.world.network("storage")
     network.vlan, network.mtu = 7, 9000
     double.world.cluster("cl1").networks.pop(network.id)
-    words = "create storage --datacenter dc1 --link-layer ethernet --vlan 7 --mtu 9000"
+    words = "--clusters cl1 --link-layer ethernet --vlan 7 --mtu 9000"
     refused(session, "network-not-in-cluster", words, nic_match="eth1")
 
 
@@ -437,6 +500,7 @@ def test_a_vlan_goes_beside_a_network_without_one(session, double):
     ("changes", "id", "arguments"),
     [
         ({"nic_match": "eth0"}, "nic-has-management-network", ["eth0", "ovirtmgmt"]),
+        ({"network": "ovirtmgmt"}, "management-network", ["host01", "ovirtmgmt"]),
         ({"nic_match": "mlx*"}, "nic-unmatched", ["host01", "mlx*", "eth0, ib0"]),
         ({"nic_match": "*"}, "nic-ambiguous", ["host01", "eth0, ib0"]),
         ({"nic_match": "ib*", "bond": True}, "bond-needs-nics", ["ib*", "ib0", 2]),
@@ -476,6 +540,23 @@ def test_a_port_of_a_bond(session, double):
     refused(session, "nic-is-bond-port", "ib0", "bond7", hosts=("host01",))
     bond7 = {"hosts": ("host01",), "nic_match": "bond7"}
     refused(session, "bond-mode", "bond7", "mode 4", "active-backup (1)", **bond7)
+
+
+def test_no_host_gets_the_address_of_a_mounted_server(session, double, door):
+    mount = NfsMount(
+        "nas:/vm", "/rhev/data-center/mnt/nas:_vm", "", address="fd00:20::12"
+    )
+    reports = door.reports(read_engine(session).hosts)
+    told = reports["host03"]
+    facts = replace(
+        told.facts, nfs_mounts=(mount, replace(mount, address="10.20.0.12"))
+    )
+    door.reports = lambda hosts: {**reports, "host03": replace(told, facts=facts)}
+    words = ("host02", "cannot have 10.20.0.12: ", "nas:/vm")
+    refused(session, "address-in-use", *words, door=door)
+    words = ("host02", "cannot have fd00:20::12: ", "nas:/vm")
+    refused(session, "address-in-use", *words, door=door, span="fd00:20::11/64")
+    assert planned(session, door, replace(REQUEST, span="10.20.0.13/24")).todo
 
 
 def test_an_mtu_that_facts_say_is_too_large(session, double, door, network):

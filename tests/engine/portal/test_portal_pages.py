@@ -316,6 +316,17 @@ def test_a_host_that_is_well(portal):
     assert "host03" not in text
 
 
+def test_a_host_whose_findings_cannot_be_shown_is_not_called_well(portal):
+    hidden = portal.double.world.domains.pop(portal.double.world.domain("data2").id)
+    page = portal()
+    try:
+        text = select(page, "Host", **host(portal, "host03"))
+        assert "Not all that needs attention can be shown" in text
+        assert "Nothing needs attention." not in text
+    finally:
+        portal.double.world.domains[hidden.id] = hidden
+
+
 def test_an_object_that_the_data_do_not_have(portal):
     page = portal()
     item = {**domain(portal, "data1"), "id": "none"}
@@ -390,7 +401,7 @@ def test_a_page_is_read_again_while_it_is_used_but_not_while_somebody_types(port
     assert len(portal.shown.asked) == 1
     focus = "document.activeElement.getAttribute('aria-label')"
     assert page.value_of(focus, PAGE) == "Host or cluster"
-    page.value_of("document.activeElement.blur()", PAGE)
+    page.value_of("document.querySelector('input[type=checkbox]').focus()", PAGE)
     tick(page)
     page.until(
         "performance.getEntriesByType('resource').filter(o => "

@@ -124,6 +124,7 @@ def test_the_canary_goes_alone_and_the_spm_last():
         host("hv3", vms=1),
         host("hv4", vms=2),
     )
+    assert order(*hosts, batch=0) == order(*hosts, batch=1)
     assert order(*hosts, batch=2) == [("hv3", 0), ("hv2", 1), ("hv4", 1), ("hv1", 2)]
     assert order(*hosts, canary="hv4")[0] == ("hv4", 0)
 

@@ -195,7 +195,7 @@ def test_what_the_engine_does_not_list_is_not_there(engine, tmp_path):
     assert [one["name"] for one in document["domains"]] == ["data1"]
     for text in (b"host03", b"data2", b"DOWN", gone.id.encode(), b"tcp (mount"):
         assert text not in answer.body
-    assert document["findings"] == []
+    assert (document["findings"], document["findings_hidden"]) == ([], True)
     assert document["sentence"].startswith("Not all hosts and domains")
 
 
@@ -204,7 +204,14 @@ def test_a_finding_that_also_names_a_hidden_host_is_not_there(engine, tmp_path):
     del world.hosts[world.host("host03").id]
     document = get(tmp_path, token).document
     assert len(document["domains"]) == 2
-    assert document["findings"] == []
+    assert (document["findings"], document["findings_hidden"]) == ([], True)
+
+
+def test_findings_that_name_nobody_hidden_are_all(engine, tmp_path):
+    token, world = token_of(engine), engine.world
+    del world.hosts[world.host("host01").id]
+    document = get(tmp_path, token).document
+    assert (len(document["findings"]), document["findings_hidden"]) == (1, False)
 
 
 def test_data_of_all_are_as_they_were():

@@ -178,4 +178,13 @@ def test_the_verdict_in_one_sentence():
     assert f"{worst.count(FAIL)} ha" in text
     assert worst.count(UNKNOWN) == 0 or "not known to be well" in text
     well = replace(bad, hosts=tuple(replace(h, worst="ok") for h in bad.hosts[:1]))
-    assert verdict_text(well).startswith("All is well: 1 host,")
+    mounted = "All is well: 1 host, and each domain is mounted as requested."
+    for used, text in (
+        ((("rdma", 1), ("tcp", 2)), mounted),
+        ((), "All is well: 1 host."),
+        ((("not mounted", 1),), "All is well: 1 host."),
+        ((("rdma", 1), ("unproven", 1)), "All is well: 1 host."),
+    ):
+        domains = (replace(well.domains[0], used=used),)
+        assert verdict_text(replace(well, domains=domains)) == text
+    assert verdict_text(replace(well, domains=())) == "All is well: 1 host."

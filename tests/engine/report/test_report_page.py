@@ -340,6 +340,8 @@ def test_a_cable_that_is_unknown_is_said_to_be(small):
     section = part(read_page(html_of(none)), "cables")
     assert section.all("table") == []
     assert "hv1, hv2" in section.text
+    section = part(read_page(html_of(replace(small, hosts=(silent,)))), "cables")
+    assert section.text.endswith("No host reported an active RDMA port.")
 
 
 def test_the_first_cables_are_shown_and_the_others_counted(small):
