@@ -280,23 +280,25 @@ class ServerCheck(Check):
 def _refuse_senseless(
     only: Sequence[str], skipped: Sequence[str], rules: Sequence[Rule]
 ) -> None:
-    """Raise UsageProblem where nothing would be checked, and nothing found wrong."""
+    """Raise UsageProblem where nothing would be checked, and nothing found wrong, of
+    what ``only`` names.
+    """
     here, there = f"{PROGRAM} check", f"{PROGRAM} server check"
     if rules is not registry.RULES:
         here, there = there, here
-    for one in (*only, *skipped):
+    for one in only:
         if one not in {rule.id for rule in rules}:
             raise UsageProblem(
                 "rule-of-another-verb",
                 f"{one} is no rule of {here}",
                 f"{there} has it",
             )
-        if one in only and one in skipped:
-            raise UsageProblem(
-                "options-exclude-each-other",
-                f"--only and --skip both name {one}",
-                "omit one of them",
-            )
+    if only and {*only} <= {*skipped}:
+        raise UsageProblem(
+            "options-exclude-each-other",
+            f"--only and --skip both name {only[0]}",
+            "omit one of them",
+        )
 
 
 def _with_steps(decided: HostDecision) -> list[Finding]:

@@ -257,15 +257,15 @@ _ENABLE_CODES = (
 
 
 class Enable(HostVerb):
-    """Turn a mode on; a second run changes nothing."""
+    """Turn a mode on; a second run at most starts the daemon."""
 
     codes = _ENABLE_CODES
     examples = ("", "--restart-vdsmd", "--mode host")
     more = (
-        "A second run changes nothing. In mode vdsmd, vdsmd uses the policy\n"
-        "from its next start on, and VDSM's hooks and our units act. In mode\n"
-        "host only the hooks and units act, and NFS is left to the engine. Only\n"
-        "one mode can be on."
+        "A second run changes nothing but that a daemon that does not run is\n"
+        "started. In mode vdsmd, vdsmd uses the policy from its next start on,\n"
+        "and VDSM's hooks and our units act. In mode host only the hooks and\n"
+        "units act, and NFS is left to the engine. Only one mode can be on."
     )
 
     mode: str

@@ -126,8 +126,8 @@ def sessions_of(
     """
     logins = list(logins)
     found = [one.session for one in logins if one.target == target and one.session]
-    # A port that is down has no login now. RDMA CM has one port, and one session.
-    if isinstance(target, SrpTarget) and (target.dgid or not found):
+    # A port that is down, or that the route has left, has no login now.
+    if isinstance(target, SrpTarget):
         given = [one.session for one in logins]
         found += (
             one

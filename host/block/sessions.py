@@ -251,20 +251,32 @@ class Srp:
         """
         reader = BlockReader(FileTree(self._root))
         hosts = [one.host for one in sessions]
-        before = [lun for host in hosts for lun in reader.luns(host)]
-        writes = [(f"{SCSI_HOSTS}/host{host}/scan", "- - -") for host in hosts]
-        writes += ((f"{BLOCK}/{lun.device}/device/rescan", "1") for lun in before)
+        luns = {host: reader.luns(host) for host in hosts}
+        before = [lun for host in hosts for lun in luns[host]]
         end, failed = time.monotonic() + _RESCAN_S, []
-        for file, text in writes:
-            left = end - time.monotonic()
-            number = errno.ETIME
-            if left > 0:
-                number = self._write(under(self._root, file), text, left)
-            if number:
-                late = number == errno.ETIME
-                why = f"not within {_RESCAN_S:g} s" if late else os.strerror(number)
-                sentence = f"{file} could not be written: {why}"
-                failed.append(Sentence("rescan-failed", sentence))
+
+        def of_session(session: Session) -> None:
+            files = [(f"{SCSI_HOSTS}/host{session.host}/scan", "- - -")]
+            files += (
+                (f"{BLOCK}/{lun.device}/device/rescan", "1")
+                for lun in luns[session.host]
+            )
+            for file, text in files:
+                number = errno.ETIME
+                if not _is_late(end):
+                    left = end - time.monotonic()
+                    number = self._write(under(self._root, file), text, left)
+                why = f"{file} could not be written: {os.strerror(number)}"
+                if number == errno.ETIME:
+                    why = f"{session.title} was not rescanned within {_RESCAN_S:g} s"
+                if number:
+                    failed.append(Sentence("rescan-failed", why))
+                if number == errno.ETIME:
+                    return
+
+        if sessions:  # none waits for another's target
+            with ThreadPoolExecutor(len(sessions)) as threads:
+                list(threads.map(of_session, sessions))
         after = {lun.device: lun for host in hosts for lun in reader.luns(host)}
         # Once all paths of a map have the new size.
         for map in sorted(
@@ -539,7 +551,7 @@ class _LoggedOut:
 
 
 _LOGGED_OUT = StateFile(
-    LOGGED_OUT_JSON, Envelope("block-logged-out"), _LoggedOut, "logouts"
+    LOGGED_OUT_JSON, Envelope("block-logged-out"), _LoggedOut, "logouts", {}
 )
 
 
@@ -649,10 +661,11 @@ def leaving_sessions(
     policy, an ioc_guid or an IQN. None: all of SRP, and those of iSER that ``logins``
     have, as others may be VDSM's. Pure.
     """
-    own = {
-        one.target.name: sessions_of(one.target, logins, facts.sessions)
-        for one in logins
-    }
+    # Targets of SRP and iSER may have the same name.
+    own: dict[str, list[Session]] = {}
+    for target in dict.fromkeys(one.target for one in logins):
+        sessions = sessions_of(target, logins, facts.sessions)
+        own[target.name] = own.get(target.name, []) + sessions
     if names is None:
         iser = [one.session for one in logins if one.session]
         found = [one for one in facts.sessions if one.protocol == SRP or one in iser]

@@ -28,6 +28,7 @@ from ovirt_rdma.host.changes.kinds.kind import (
     present_name,
 )
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of_act
+from ovirt_rdma.host.changes.kinds.virtual_function import VfNumber
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.netdevs import port_of
 from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_rdma_devices
@@ -171,7 +172,9 @@ def _restore(
         tried.unlink(missing_ok=True)
         return True, ""
     users: tuple[str, ...] = ()
-    if setting.effect == LINK_DOWN:
+    if isinstance(kind, VfNumber) and value not in (None, "0"):
+        users = ("somebody else has set it",)
+    elif setting.effect == LINK_DOWN:
         # Read under the lock: somebody may have started to use the netdev meanwhile.
         present = kind_of_act(host.present(setting))
         users = present.interrupts(NetdevUsers(_without_stored(facts())))

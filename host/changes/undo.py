@@ -206,16 +206,18 @@ class Undo:
         for maker in self._applied:
             if not maker.kind.is_maker or not maker.wanted or maker.is_part:
                 continue
-            if self._is_made_anew(maker):
-                _leave([maker], maker.reading.value, _changed_since(maker))
-                continue
-            maker.parts = [
+            parts = [
                 part
                 for part in self._applied
                 if part is not maker and maker.kind.owns(part.kind) and not part.is_part
             ]
-            for part in maker.parts:
+            for part in parts:
                 part.is_part, part.to = True, None
+            if self._is_made_anew(maker):
+                _leave([maker], maker.reading.value, _changed_since(maker))
+                self._release(parts, "what it was set in is gone")
+                continue
+            maker.parts = parts
             maker.to = (None,) * len(maker.act.changes)
 
     def _is_made_anew(self, maker: UndoChange) -> bool:
@@ -232,7 +234,7 @@ class Undo:
         self.released += [
             replace(undo.entry, undone_by=self._by_run, why=why)
             for undo in undone
-            if undo.wanted
+            if undo.wanted or undo.is_part
         ]
 
     def _plan_property(self, chain: list[UndoChange]) -> None:

@@ -144,7 +144,7 @@ class BlockLogins(Task):
     deadline_s = 300.0
     off = "the policy has no targets"
     carried = (
-        *("_block", "_pending", "_failed", "_not_scanned"),
+        *("_block", "_pending", "_ready", "_failed", "_not_scanned"),
         *("_retry_s", "_next_try", "_next_scan"),
     )
 
@@ -155,6 +155,8 @@ class BlockLogins(Task):
         self._clock = clock
         self._block: Optional[BlockPolicy] = None
         self._pending: list[Target] = []
+        # Nothing is known to be in the way of a login to these.
+        self._ready: set[Target] = set()
         self._failed: list[Login] = []
         self._not_scanned: list[str] = []
         self._retry_s = _FIRST_RETRY_S
@@ -178,8 +180,11 @@ class BlockLogins(Task):
             self._next_scan = now + (block.rescan_interval or math.inf)
         out = sessions.logged_out(block)
         missing = [one for one in missing if one.name not in out]
-        if any(one not in self._pending for one in missing):
+        ready = {one.target for one in logins if not (one.session or one.problem)}
+        new = ready - self._ready
+        if any(one in new or one not in self._pending for one in missing):
             self._next_try, self._retry_s = now, _FIRST_RETRY_S
+        self._ready = ready
         if missing and now >= self._next_try:
             with one_run(self.root, by=DAEMON_UNIT):
                 # A logout may have been faster.
@@ -198,7 +203,10 @@ class BlockLogins(Task):
                     str(one) for one in sessions.rescan(before.sessions)
                 ]
                 after = sessions.facts()
-            self._next_scan = self._clock() + block.rescan_interval
+            wait = block.rescan_interval
+            if self._not_scanned:
+                wait = min(wait, int(_SELDOM_S))
+            self._next_scan = self._clock() + wait
             for sentence in differences(before, after):
                 turn.note(sentence)
         out &= {one.name for one in gone}

@@ -488,6 +488,8 @@ def _tso(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
     if any(change.kind == PROFILE for change in changes) and settings.blocked:
         changes = changes[1:]
         refused = refused or (settings.blocked if changes else "")
+    if changes:
+        refused = refused or ipoib.manager_unknown(view)
     if refused and wanted == AUTO:
         yield about.passes(f"{shown}: {refused}")
         return

@@ -654,7 +654,8 @@ def enable(
     with one_run(root, by="enable"):
         state = _state(root, run)
         _refuse_untrusted(root, run, mode)
-        steps = plan_enable(state, mode)
+        rests = state.systemd and state.daemon_unit and _daemon_rests(run or _run)
+        steps = plan_enable(replace(state, daemon_rests=rests), mode)
         done = _completed(steps, state, _OUTDATED[mode], restart_vdsmd)
         _carry_out(done.steps, root, run, mode)
     if mode != MODE_VDSMD:
@@ -684,12 +685,8 @@ def disable(
 
 def _state(root: Path, run: Optional[Runner]) -> EnablementState:
     state = read_state(root)
-    systemd = (root == Path("/") and state.systemd) or run is not None
-    return replace(
-        state,
-        systemd=systemd,
-        daemon_rests=systemd and state.daemon_unit and _daemon_rests(run or _run),
-    )
+    own_systemd = root == Path("/") and state.systemd
+    return replace(state, systemd=own_systemd or run is not None)
 
 
 def _daemon_rests(run: Runner) -> bool:

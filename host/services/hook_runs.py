@@ -21,6 +21,7 @@ from ovirt_rdma.host.changes.journal import (
     DONE,
     HOOK,
     REVERT,
+    Ledger,
     Listener,
     Run,
     refuse_while_open,
@@ -31,7 +32,7 @@ from ovirt_rdma.host.changes.run import Decided, HostRun, RecoveryIncomplete, de
 from ovirt_rdma.host.errors import Refused
 from ovirt_rdma.host.facts.devices import OvirtNetwork
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.paths import POLICY_JSON, under
+from ovirt_rdma.host.paths import DAEMON_UNIT, POLICY_JSON, under
 from ovirt_rdma.host.policy.model import InterfaceRule, Policy
 from ovirt_rdma.host.policy.store import read
 from ovirt_rdma.host.rules.base import (
@@ -94,7 +95,19 @@ def is_live(run: Run) -> bool:
     """Whether the rollback of ``run`` takes no link down. A revert has no changes of
     its own: it may undo those of any run. Pure.
     """
-    return run.verb != REVERT and all(act.effect == LIVE for act in run.applied)
+    # The daemon's own undo nothing but children that nobody uses.
+    undoes = run.verb == REVERT and run.by != DAEMON_UNIT
+    return not undoes and all(act.effect == LIVE for act in run.applied)
+
+
+def _may_go_back(ledger: Ledger, wanted: Sequence[WantedMode]) -> bool:
+    """Whether a run that is open, or not confirmed, may take back what it has set on
+    the netdevs of ``wanted``.
+    """
+    run = ledger.interrupted or ledger.awaiting
+    acts = ledger.applied if run and run.verb == REVERT else run.applied if run else ()
+    netdevs = {one.netdev for one in wanted}
+    return any(act.step.partition("/")[2] in netdevs for act in acts)
 
 
 def live_run(
@@ -182,7 +195,7 @@ def set_modes(
         steps, notes = mode_steps(hook.facts(), policy, wanted)
         for note in notes:
             say(note)
-        if not steps:  # no other run is in the way
+        if not steps and not _may_go_back(hook.journal.ledger(), wanted):
             return ""
         with one_run(root, lock_wait_s, by=by):
             hook.recover_live()

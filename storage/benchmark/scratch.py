@@ -385,7 +385,7 @@ class Scratch:
                 except CommandFailed as error:
                     is_lost, left = True, _left(name, export, error, record)
                 except Problem as problem:
-                    left = problem
+                    is_lost, left = bool(export) and not self.is_mounted(), problem
             self.unmount()
             with contextlib.suppress(FileNotFoundError):
                 self.mountpoint.rmdir()

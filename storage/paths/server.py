@@ -22,6 +22,7 @@ from typing import NamedTuple, Optional
 from ovirt_rdma.host.export import RDMA, Export
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.facts.statistics import SunrpcTransport
+from ovirt_rdma.host.paths import VDSM_MOUNTS
 from ovirt_rdma.storage.paths.state import (
     DOWN,
     UNPROVEN,
@@ -142,8 +143,8 @@ class Path:
     ``answered``, ``asked``: an RDMA connection, the last times; ``silent``: why the
     last one was not answered; ``unknown``: why the last question was not decided;
     ``proven``: the hardware address that the server had at the proof, None without one;
-    ``sources``: of the mounts that it was for; ``tried``: the hardware address of the
-    last proof, good or not; ``refused``: why there is none; ``alive``: a connection
+    ``servers``: the names of those that it was for; ``tried``: the hardware address of
+    the last proof, good or not; ``refused``: why there is none; ``alive``: a connection
     worked there, since the link does; ``works``: one does now; ``up_since``: since when
     it is UP; ``downs``: when it ceased to be
     """
@@ -156,7 +157,7 @@ class Path:
     silent: str = ""
     unknown: str = ""
     proven: Optional[str] = None
-    sources: frozenset[str] = frozenset()
+    servers: frozenset[str] = frozenset()
     tried: Optional[str] = None
     refused: str = ""
     prove_after: float = -math.inf
@@ -257,8 +258,8 @@ class Server:
                 path.link = path.link._replace(neighbour=path.proven)
             at_work = [c for c in self.at(path.address) if c.is_connected]
             if one_server:
-                path.sources = self._sources
-            elif not self._sources <= path.sources:
+                path.servers = self._names
+            elif not self._names <= path.servers:
                 path.proven, path.prove_after = None, -math.inf
             unproven = path.proven is None and not path.refused
             if path.link and at_work and unproven and one_server:
@@ -274,8 +275,8 @@ class Server:
                 path.up_since = now
 
     @property
-    def _sources(self) -> frozenset[str]:
-        return frozenset(mount.source for mount in self.mounts)
+    def _names(self) -> frozenset[str]:
+        return frozenset(Export.parse(mount.source).server for mount in self.mounts)
 
     def see_connections(
         self, transports: Iterable[SunrpcTransport], now: float
@@ -393,12 +394,15 @@ class Server:
 
     def hear(self, address: str, said: tuple[str, str], now: float) -> None:
         """Take the answer to an RDMA connection: why there was none, and why that is
-        not known; each may be "". What is not known changes no earlier answer.
+        not known; each may be "". What is not known changes no earlier answer, but an
+        old one counts no more.
         """
         path = self.paths[address]
         path.asked = now
         silence, path.unknown = said
         if path.unknown:
+            if path.answered is not None and now - path.answered > _FRESH_S:
+                path.answered = None
             return
         path.silent = silence
         if not silence:
@@ -424,14 +428,19 @@ class Server:
             unproven = path.proven is None or path.judge()[0] == UNPROVEN
             answers = path.answered is not None and not path.silent
             wanted: dict[tuple[str, Optional[str]], NfsMount] = {}
-            for mount in self.mounts if path.is_linked and answers and due else ():
+            # Those of VDSM first: a proof may read them as VDSM's user.
+            by_whom = sorted(
+                self.mounts,
+                key=lambda one: not one.mountpoint.startswith(f"{VDSM_MOUNTS}/"),
+            )
+            for mount in by_whom if path.is_linked and answers and due else ():
                 trunks = lacks and mount.version in TRUNKING
                 other = mount.address != path.address
                 if unproven or (other and (trunks or path.prove_after > 0)):
                     server = Export.parse(mount.source).server
                     wanted.setdefault((server, mount.address), mount)
             if wanted:
-                path.sources = self._sources
+                path.servers = self._names
                 return tuple(wanted.values()), path.address
         return None
 

@@ -391,11 +391,16 @@ class ProfileProperty(Kind):
             nmcli(host, failure, "--wait", WAIT_S, "device", "reapply", name)
         except EffectFailed:
             host.disconnected[uuid] = name
-            activate(host, failure, uuid)
+            try:
+                activate(host, failure, uuid)
+            except EffectFailed:
+                for kind in earlier:
+                    with suppress(EffectFailed):
+                        kind.undo(host)
+                raise
             del host.disconnected[uuid]
-        finally:
-            for kind in earlier:
-                kind.undo(host)
+        for kind in earlier:
+            kind.undo(host)
 
 
 def _set_on(netdev: str, changed: str) -> Iterator[Kind]:
@@ -503,6 +508,8 @@ class NewProfile(ProfileProperty):
         except NotRunning:  # only the file has to be removed
             running = False
         self._remove(host)
+        if child and running and self._is_of_another(host, child):
+            return
         if child and not running and _exists(host, child):
             # NetworkManager, started again, does not know that it has made it.
             command = ("ip", "link", "delete", child)
@@ -513,6 +520,12 @@ class NewProfile(ProfileProperty):
                 f"the profile of {child} was deleted, but {child} still exists",
                 f"ip link delete {child}",
             )
+
+    def _is_of_another(self, host: Host, child: str) -> bool:
+        """Whether another profile is active on ``child``, which is not ours then."""
+        failure = f"the profile of {child} could not be read"
+        text = nmcli(host, failure, "-t", "-f", "UUID,DEVICE", "connection")
+        return any(row[1] == child for row in table(text, 2))
 
     @property
     def _path(self) -> str:

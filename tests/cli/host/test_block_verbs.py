@@ -312,6 +312,17 @@ def test_a_name_means_one_of_two_targets_with_one_ioc_guid(host):
     assert host("block", "logout", GUID).out.count("logged out") == 2
 
 
+def test_a_name_of_two_kinds_of_targets_means_both(host):
+    """LIO's of SRP, and its own of iSER without a session."""
+    iser = (
+        "  iser:\n    - {name: array, iqn: iqn.2003-01.org:a, portal: 10.0.0.1:3260}\n"
+    )
+    host.follow(POLICY + iser)
+    host("block", "login", "array")
+    assert "logged out" in host("block", "logout", "array").out
+    assert host("block", "list").out.startswith("This host has no session")
+
+
 def test_a_target_whose_port_is_down_can_be_logged_out(infiniband):
     policy = POLICY.replace(
         "dest: 10.0.0.1:5555",

@@ -218,19 +218,27 @@ def test_a_rescan_reaches_the_host_and_each_lun(fake, srp):
 def test_a_scan_that_waits_for_its_target_ends_in_time(fake, srp, monkeypatch):
     """It has the lock of the host."""
     fake.session("srp-rxe0-1", {"id_ext": GUID, "ioc_guid": GUID})
+    fake.session("srp-rxe0-1", {"id_ext": OTHER, "ioc_guid": OTHER})
     now, written = [0.0], []
+    over = threading.Event()
 
     def silent(path, text, timeout_s):
-        written.append(path.name)
+        written.append(str(path.relative_to(fake.root.path)))
+        if "host0" not in written[-1]:
+            over.set()
+            return 0
+        over.wait(60)  # the other one is scanned meanwhile
         now[0] += timeout_s
         return errno.ETIME
 
     monkeypatch.setattr(srp_module.time, "monotonic", lambda: now[0])
     srp._write = silent
-    failed = srp.rescan(sessions(fake))
-    assert [one.id for one in failed] == ["rescan-failed"] * 2
-    assert "host0/scan" in failed[0]
-    assert (now[0], written) == (60.0, ["scan"])
+    (failed,) = srp.rescan(sessions(fake))
+    assert failed.id == "rescan-failed"
+    assert "was not rescanned within 60 s" in failed
+    assert now[0] == 60.0
+    assert "sys/class/scsi_host/host1/scan" in written
+    assert "sys/class/block/sda/device/rescan" not in written
 
 
 def test_multipath_learns_a_new_size(fake):

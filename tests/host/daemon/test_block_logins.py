@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from support.fakes.fake_block import GUID, FakeBlock
@@ -19,6 +20,7 @@ from ovirt_rdma.host.block.sessions import BlockSessions, Srp, leaving_sessions
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import Result
 from ovirt_rdma.host.daemon.tasks import BOOT_S, BlockLogins, log_in_at_boot
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.paths import POLICY_JSON, under
 from ovirt_rdma.host.policy.block import BlockPolicy
 from ovirt_rdma.host.policy.load import load_policy_file
@@ -228,6 +230,38 @@ def test_a_session_that_the_kernel_removed_is_made_again(site):
     site.now += result.next_s
     assert task.run() == Result("targets: all are logged in", (), 60.0)
     assert site.told.count("srp 'array' by rxe0/1: logged in") == 2
+
+
+def test_a_port_that_has_a_link_again_waits_for_no_retry(site, monkeypatch):
+    site.follow(POLICY)
+    task = TaskRuns(site.task(), site.root.path, site.told)
+    task.run()
+    site.fake.remove(0)
+    logins = BlockSessions.logins
+
+    def down(self, block, facts):
+        why = Sentence("srp-port-down", "rxe0/1 is DOWN")
+        return [replace(one, problem=why) for one in logins(self, block, facts)]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BlockSessions, "logins", down)
+        until = site.now + 3600
+        while site.now < until:
+            site.now += task.run().next_s
+    assert task.run().sentence == "targets: all are logged in"
+
+
+def test_a_session_that_is_down_is_soon_scanned_again(site, monkeypatch):
+    site.follow(RESCAN.replace(": 300", ": 86400"))
+    task = TaskRuns(site.task(), site.root.path, site.told)
+    site.now += task.run().next_s
+    failed = [Sentence("rescan-failed", "array is blocked, and not rescanned")]
+    monkeypatch.setattr(BlockSessions, "rescan", lambda self, _: failed)
+    site.now += 86400
+    assert task.run().problems == (str(failed[0]),)
+    failed.clear()
+    site.now += 600
+    assert task.run().problems == ()
 
 
 def log_out(site, *names):

@@ -216,6 +216,8 @@ def test_a_run_that_awaits_confirmation_is_left_alone(plain):
         "confirmation (ovirt-rdma-host confirm, or to undo it: ovirt-rdma-host revert)"
     )
     assert plain.state[0] == "connected"
+    # It would be datagram again under the network, if nobody confirms.
+    assert "connected mode of ib0 cannot be set now" in plain.set("connected")
 
 
 def test_an_interrupted_run_that_took_a_link_down_is_the_operators(plain):

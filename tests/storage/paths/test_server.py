@@ -549,6 +549,29 @@ def test_an_answer_to_an_earlier_question_takes_nothing_back(whole: Played):
     assert [m.target for m in whole.second(works=False)] == [A2]
 
 
+def test_an_old_answer_does_not_make_a_spare_path_up():
+    """As after rdma_ucm was unloaded: nothing may be moved there."""
+    played = Played(A1)
+    played.seconds(30)
+    assert played.states() == [UP, UP]
+    played.unknown = {A1: STALE, A2: STALE}
+    for _ in range(400):
+        played.second()
+        played.server.hear(A2, ("", STALE), played.now)
+    assert played.states() == [UP, UNPROVEN]
+
+
+def test_an_export_more_of_a_server_takes_no_proof_back():
+    played = two_servers(mount("3"), OTHERS)
+    played.foreign = {}
+    played.seconds(10)
+    assert played.states() == [UP, UP]
+    more = replace(OTHERS, source=OTHERS.source + "2", mountpoint="/mnt/2")
+    played.server.mounts = (*played.server.mounts, more)
+    played.look()
+    assert played.states() == [UP, UP]
+
+
 def test_a_path_that_was_idle_is_asked_before_it_is_used(whole: Played):
     """A connection stays CONNECTED on a dead path while nothing is sent."""
     for _ in range(400):

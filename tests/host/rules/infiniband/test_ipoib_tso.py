@@ -21,7 +21,7 @@ from support.host.ipoib_host import (
     steps,
 )
 
-from ovirt_rdma.host.facts.devices import Offload
+from ovirt_rdma.host.facts.devices import NetworkManager, Offload
 
 ID = "IPOIB-TSO-01"
 OPPOSED = "uuid-ib0 ethtool.feature-tso on>off"
@@ -164,6 +164,14 @@ def test_tso_as_the_policy_says(facts, choice, verdict, changes):
     assert finding(facts, wanted, WANTED).startswith(verdict)
     plan = steps(facts, wanted)
     assert [text for step in plan.values() for text in shown(step)] == changes
+
+
+@pytest.mark.parametrize("choice", ["on", "auto"])
+def test_without_an_answer_of_nmcli_it_is_not_turned_on(choice):
+    """The profile may have it off, and would be planned afterwards."""
+    facts = replace(host(tso="off"), network_manager=NetworkManager(None))
+    plan = steps(facts, policy(tso=choice))
+    assert [text for step in plan.values() for text in shown(step)] == []
 
 
 TO_CONNECTED = {"tso": "on", "transport_mode": "connected"}
