@@ -268,7 +268,7 @@ def test_other_vfs_are_another_property():
 
 
 def test_at_boot_the_host_is_read_once_for_all_vfs(kernel, monkeypatch):
-    """A reading takes seconds, and the unit that sets them again has 180."""
+    """A reading takes seconds, and the unit that sets them again has 300."""
     read = []
 
     class Reader:
@@ -291,6 +291,20 @@ def test_at_boot_the_host_is_read_once_for_all_vfs(kernel, monkeypatch):
     )
     assert (done, len(said), len(read)) == (0, 9, 2)
     assert list(kernel.guids.values()) == [[NODE, PORT]] * 8
+
+
+def test_at_boot_a_number_that_somebody_else_has_set_stays(kernel):
+    kernel.write(kernel.pf / "sriov_numvfs", b"4\n")
+    acts = (replace(act(number(8)), run=1, number=0),)
+    run = Run(1, "apply", "", acts=acts, outcome="done")
+    Journal(kernel.root).write(Ledger((run,)))
+    said: list[str] = []
+    done = boot.restore_netdev(
+        kernel.root, kernel.run, "ib0", said.append, kernel.effects
+    )
+    assert done == 1
+    assert "stays 4" in said[0] and "somebody else has set it" in said[0]
+    assert (kernel.pf / "sriov_numvfs").read_text() == "4\n"
 
 
 def iov(kernel: Kernel, path: str):
