@@ -11,6 +11,12 @@ from lab.guest import Guest
 from lab.ib_fabric_build import built_module
 
 _CARRIER = Path(__file__).with_name("rxe_carrier")
+# The folder from where SELinux lets kmod load modules.
+_INSERT = """
+file=/usr/lib/modules/$(uname -r)/{0}.ko
+cat > $file
+[ -e /sys/module/{0} ] || insmod $file
+"""
 
 
 class SoftRoce:
@@ -28,8 +34,7 @@ class SoftRoce:
         modules.load(guest, *self.modules)
         if not guest.run("uname -r", check=True).stdout.startswith("6.1."):
             module = built_module(_CARRIER).read_bytes()
-            line = "cat > /run/{0}.ko; [ -e /sys/module/{0} ] || insmod /run/{0}.ko"
-            guest.run(line.format(_CARRIER.name), input=module, check=True)
+            guest.run(_INSERT.format(_CARRIER.name), input=module, check=True)
         # nodad: an IPv6 address and its GID can be used at once.
         lines = [
             f"until [ -e /sys/class/net/{netdev} ]; do sleep 0.1; done",
