@@ -120,7 +120,14 @@ def test_a_policy_that_is_a_template_is_refused(fleet):
 
 @pytest.mark.parametrize(
     ("value", "applies"),
-    [("false", False), ("No", False), (0, False), ("True", True), ("on", True)],
+    [
+        ("false", False),
+        ("No", False),
+        (0, False),
+        ("True", True),
+        ("on", True),
+        ("{{ of_my_site }}", True),
+    ],
 )
 def test_whether_to_apply_is_read_as_ansible_reads_it(
     fleet, monkeypatch, value, applies
