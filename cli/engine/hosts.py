@@ -348,7 +348,7 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
 
 def _request(args: Prepare, variables: Mapping[str, Any]) -> PreparationRequest:
     policy = deploy_hook.policy_of(variables)
-    # As Ansible's filter bool.
+    # As Ansible's filter bool; a template has no value here: it may apply.
     apply = str(variables.get("ovirt_rdma_apply", True)).lower()
     return PreparationRequest(
         args.by,
@@ -358,7 +358,7 @@ def _request(args: Prepare, variables: Mapping[str, Any]) -> PreparationRequest:
         args.again,
         policy,
         None if policy is None else digest(policy),
-        apply in ("yes", "on", "1", "true"),
+        apply in ("yes", "on", "1", "true") or "{{" in apply,
         str(variables.get("ovirt_rdma_mode", "vdsmd")),
         deploy_hook.block_problem() is None,
     )

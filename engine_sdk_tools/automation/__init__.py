@@ -485,19 +485,24 @@ class RdmaEngine:
             conversions.refuse_other_runs(states, None)
             file = self._preparation_file(center)
             earlier = file.read()
+            resumed = None
             if earlier is not None and earlier.stage == preparation.PREPARING:
                 present = engine.hosts_of(center)
-                state = preparation.continued(
+                resumed = preparation.continued(
                     earlier, request, hosts, present, self.session.listener
                 )
-            else:
-                state = self._planned(engine, center, hosts, request, earlier)
+            state = resumed or self._planned(engine, center, hosts, request, earlier)
             if lock is None:
                 approve((state, {host.id: host.status for host in engine.hosts}))
                 return None
-            # It ends the job of a run that was interrupted after its last step.
-            lock.check_free([center])
-            if all(record.stage in preparation.OVER for record in state.hosts):
+            over = all(record.stage in preparation.OVER for record in state.hosts)
+            try:
+                # It ends the job of a run that was interrupted between hosts.
+                lock.check_free([center])
+            except OtherRun:
+                if not over:
+                    raise
+            if over:
                 return state
             by_engine = any(one.way == preparation.REINSTALL for one in state.hosts)
             if by_engine and (problem := block_problem()):
@@ -599,11 +604,13 @@ class RdmaEngine:
             ]
             if not dry_run:
                 jobs = [s.job for s in states if s.stage not in Stage.FINISHED]
-                present = self._preparation_file(center).read()
-                if present is not None and present.stage == preparation.PREPARING:
-                    if not prepares:
-                        preparation.refuse_others(present)
-                    jobs.append(present.job)
+                earlier = self._preparation_file(center).read()
+                if earlier is not None and earlier.stage == preparation.PREPARING:
+                    earlier = earlier.of_present(engine.hosts_of(center))
+                    if earlier.in_progress and not prepares:
+                        preparation.refuse_others(earlier)
+                    # One between hosts changes nothing: its job may be ended.
+                    jobs += [earlier.job] if earlier.in_progress else []
                 owner = self._states.owner()
                 lock = DataCenterLock(self.session, owner, jobs, take_over=take_over)
             yield states, lock

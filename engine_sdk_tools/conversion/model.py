@@ -210,7 +210,7 @@ class DomainRecord:
     - ``first``: the mount options before the first conversion, written once; None if
       this conversion is the first.
     - ``touched``: it was activated with the new options, so hosts may have mounted it
-      with them; or they were set, and are set back.
+      with them; or, rolling, they were set, and are set back.
     """
 
     id: str

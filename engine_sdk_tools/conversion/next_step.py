@@ -322,7 +322,8 @@ def begun(state: ConversionState, step: RunStep) -> ConversionState:
     if step.of_domain:
         if step.before == Stage.LEAVING and state.stage == Stage.CONVERTING:
             changes["touched"] = True
-        if step.options is not None and state.stage == Stage.UNDOING:
+        back = step.options is not None and state.stage == Stage.UNDOING
+        if back and state.request.rolling:
             changes["touched"] = True
         return state.with_domain(step.subject, **changes)
     if step.kind in (Kind.PUSH, Kind.ENTER, Kind.LEAVE):

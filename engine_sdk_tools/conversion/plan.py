@@ -335,8 +335,8 @@ def plan_heal(
     warnings = [
         Sentence(
             "domain-of-hosted-engine",
-            f"{d.name} is the hosted engine's domain, which maintenance does not "
-            "unmount: reboot a host to remount it",
+            f"{d.name} is the hosted engine's domain, which maintenance alone does not "
+            "unmount: put a host into maintenance, reboot it and activate it",
         )
         for d in domains
         if d.hosted_engine

@@ -29,7 +29,7 @@ from __future__ import annotations
 import re
 import shlex
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Callable, Optional, TypeVar
@@ -42,6 +42,7 @@ from ovirt_rdma.engine_sdk_tools.api.request import (
     Listener,
     LostAnswer,
     Read,
+    TimeoutProblem,
     step,
     types,
 )
@@ -706,7 +707,7 @@ class _Run:
         self.made_domain = True
 
     def activate(self) -> None:
-        """Attach the domain, and wait until it is active. Raises EngineProblem."""
+        """Attach the domain; wait until it is active, or unreadable. Raises Problem."""
         plan, session = self.plan, self.session
         # An engine that has answered has tried to activate the domain too.
         answered = False
@@ -736,7 +737,15 @@ class _Run:
             return status if now - since >= settled_s else None
 
         with step(self.listener, doing, plan.name):
-            status = session.wait_until(self._read, final, doing, ACTIVE_S)
+            try:
+                status = session.wait_until(self._read, final, doing, ACTIVE_S)
+            except EngineProblem as error:
+                if error.kind == MISSING or isinstance(error, TimeoutProblem):
+                    raise
+                # No reason to take a domain back that may be active: hosts will tell.
+                unknown = f"whether {plan.name} is active is unknown"
+                self.listener.note(f"{unknown}: {error.one_line}")
+                return
             if status != _ACTIVE:
                 sentence = (
                     f"{plan.name} is attached, but could not be activated: it is "
@@ -809,13 +818,15 @@ class _Run:
         center = plan.data_center.id
         domain = Domain(self.domain, plan.name, "data", "nfs", center, _ACTIVE)
         domain = replace(domain, connection=plan.row)
-        reports: Iterable[tuple[Host, HostReport]]
+        for host in asked:
+            (used[host.id],) = transports_in_use(host, no_report(host), [domain])
         if self.access is None:
-            reports = ((host, no_report(host)) for host in asked)
-        else:
-            reports = reports_of(asked, self.access)
-        for host, report in reports:
-            (used[host.id],) = transports_in_use(host, report, [domain])
+            return now
+        try:
+            for host, report in reports_of(asked, self.access):
+                (used[host.id],) = transports_in_use(host, report, [domain])
+        except Problem as error:
+            self.listener.note(error.one_line)
         return now
 
     def _not_empty(self) -> str:

@@ -165,6 +165,17 @@ class PreparationState:
         hosts = (replace(h, **changes) if h.name == name else h for h in self.hosts)
         return replace(self, hosts=tuple(hosts))
 
+    def of_present(self, present: Sequence[Host]) -> PreparationState:
+        """Return the state of those hosts that are ``present``, with their names."""
+        names = {host.id: host.name for host in present}
+        hosts = (replace(h, name=names[h.id]) for h in self.hosts if h.id in names)
+        return replace(self, hosts=tuple(hosts))
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether a host may be in maintenance because of this run."""
+        return any(host.stage in IN_PROGRESS for host in self.hosts)
+
 
 # Decide how each host is prepared, and in which order.
 
@@ -641,16 +652,19 @@ def continued(
     hosts: Sequence[Host],
     present: Sequence[Host],
     listener: Listener,
-) -> PreparationState:
-    """Return the state of a run that was interrupted, to be continued. Raises Refused
-    unless ``request`` is for the same ``hosts``, of those ``present`` in the data
-    center, in the same way.
+) -> Optional[PreparationState]:
+    """Return the state of a run that was interrupted, to be continued; None if
+    ``request`` is another one, for other ``hosts`` or in another way. Raises Refused if
+    it is, and a host of that run, of those ``present`` in the data center, is in
+    progress.
     """
-    ids = {record.id for record in state.hosts} & {host.id for host in present}
-    same = ids == {host.id for host in hosts} and request.by == state.by
-    if ids and not same:
-        refuse_others(state)
-    listener.note(f"continues the interrupted '{command_of(state)}'")
+    now = state.of_present(present)
+    ids = {record.id for record in now.hosts}
+    if not ids or ids != {host.id for host in hosts} or request.by != state.by:
+        if now.in_progress:
+            refuse_others(now)
+        return None
+    listener.note(f"continues the interrupted '{command_of(now)}'")
     if state.digest == request.digest:
         return state
     listener.note(

@@ -378,8 +378,8 @@ def with_outcome(before: Prepared, outcome: HostOutcome) -> Prepared:
     name, result = one_line(outcome.task), outcome.result
     said = one_line(m) if isinstance(m := result.get("msg"), str) else ""
     if outcome.kind == OK:
-        if outcome.action.endswith("include_role"):
-            return before  # our own task, which takes in the role
+        if outcome.action.endswith(("include_role", "validate_argument_spec")):
+            return before  # done here, before any connection to the host
         if name.startswith(SENTINEL):
             proven = policy_proven(said) is not None
             return replace(before, sentinel=said if proven else "")

@@ -11,7 +11,7 @@ IPoIB netdev with a smaller MTU is out of sync although traffic may pass.
 The engine and VDSM would refuse most of it too, but only when they process the host,
 and some of it in the middle of a change (HostSetupNetworksValidator of ovirt-engine,
 inter_ifaces_controller.rs of nmstate). Custom properties of an attachment are kept,
-its gateway, and its assignment of the other IP version.
+its gateway of IPv4, and its assignment of the other IP version.
 """
 
 from __future__ import annotations
@@ -123,10 +123,11 @@ class HostAttach:
             if has != str(wanted)
         ]
 
-    @property
-    def assignments(self) -> list[Assignment]:
+    def assignments(self, network: Network) -> list[Assignment]:
         """The requested address, with the earlier gateway if the host stays in its
-        subnet, and what the host has of the other IP version.
+        subnet, and what the host has of the other IP version. The engine accepts a
+        gateway of IPv6 only in a network with the default route
+        (NetworkAttachmentIpConfigurationValidator.java).
         """
         address, earlier = self.address, self.before.assignments if self.before else ()
         gateways = (
@@ -135,9 +136,14 @@ class HostAttach:
             if one.interface and one.interface.network == address.network
         )
         parts = (str(address.ip), netmask(address), next(gateways, None))
-        return [
+        wanted = [
             Assignment(address.version, "static", *parts),
             *(one for one in earlier if one.version != address.version),
+        ]
+        routes = _is(network, "default_route", self.host)
+        return [
+            one if routes or one.version == 4 else replace(one, gateway=None)
+            for one in wanted
         ]
 
 
@@ -215,7 +221,7 @@ def host_refusals(plan: AttachPlan, row: HostAttach) -> Iterator[Sentence]:
         )
     nics = row_nics(row)
     infiniband = ", ".join(nic.name for nic in nics if nic.infiniband)
-    if _is_management(network, host):
+    if _is(network, "management", host):
         yield Sentence(
             "management-network",
             f"{network.name} is the management network, which is never changed: choose "
@@ -277,11 +283,10 @@ def _export_at(plan: AttachPlan, address: str) -> Optional[str]:
     return next((mount.source for mount in mounts if mount.address == address), None)
 
 
-def _is_management(network: Network, host: Host) -> bool:
-    """Whether ``network`` is the management network of the host's cluster."""
+def _is(network: Network, usage: str, host: Host) -> bool:
+    """Whether ``network`` has ``usage``, an API's word, in the host's cluster."""
     return any(
-        row.cluster == host.cluster and "management" in row.usages
-        for row in network.clusters
+        row.cluster == host.cluster and usage in row.usages for row in network.clusters
     )
 
 
@@ -302,7 +307,7 @@ def _carries(plan: AttachPlan, row: HostAttach, nic: Nic) -> Iterator[Sentence]:
         other = by_id.get(id, Network(id, id))
         mtus = [one.mtu or DEFAULT_MTU for one in (other, network)]
         has = f"{nic.name} has the network {other.name}"
-        if _is_management(other, host):
+        if _is(other, "management", host):
             yield Sentence(
                 "nic-has-management-network",
                 f"{has}, the management network, which is never changed: choose "
@@ -398,8 +403,9 @@ class AttachPlan:
     def call(self, row: HostAttach) -> Call:
         """The request to the engine that attaches the network to one host."""
         chosen, before = row.chosen, row.before
+        assignments = row.assignments(self.network)
         attachment = _attachment(
-            self.network, chosen.target, row.assignments, before, before
+            self.network, chosen.target, assignments, before, before
         )
         parameters: dict[str, Any] = {"modified_network_attachments": [attachment]}
         if chosen.new_bond:

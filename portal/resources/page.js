@@ -219,8 +219,8 @@ function attention(findings, left, hidden) {
   return make(
     "section", {}, make("h2", {}, `What needs attention: ${findings.length}${hidden ? " or more" : ""}`),
     findings.length ? make("ol", { className: "rdma-findings" }, ...findings.map((one) => finding(one))) : null,
-    hidden ? make("p", {}, sign("unknown"), ` ${some}`) : findings.length ? null : make("p", {}, none),
-    left ? make("p", {}, `${left} more: ovirt-rdma report shows them.`) : null,
+    hidden ? make("p", {}, sign("unknown"), ` ${some}`) : findings.length || left ? null : make("p", {}, none),
+    left ? make("p", {}, `${left} more on all hosts: ovirt-rdma report shows them.`) : null,
   );
 }
 
@@ -349,7 +349,7 @@ function ofHost(data, host) {
   return [
     host.problem ? alerted("unknown", host.problem, host.fix) : null,
     facts([["Status", host.status], ["Cluster", host.cluster]]),
-    attention(data.findings.filter((one) => one.hosts.includes(host.name)), 0, data.findings_hidden),
+    attention(data.findings.filter((one) => one.hosts.includes(host.name)), data.findings_left, data.findings_hidden),
     make("section", {}, make("h2", {}, "Domains"), domains.length ? table("The transport of each domain on this host", ["Domain", ...heads.slice(1)], domains) : make("p", {}, "There is no NFS domain.")),
     make("section", {}, make("h2", {}, "Checks"), table("The checks of this host", heads, checks)),
     commands(host.commands),

@@ -73,8 +73,9 @@ SAME_NETWORK = behaviour(
 ADDRESS_COMPLETE = behaviour(
     "NET-30",
     "An address has a boot protocol; a static one address and mask, and only a static "
-    "one: 400.",
-    "bll/validator/network/NetworkAttachmentIpConfigurationValidator.java:53-134",
+    "one; one of IPv6 a gateway only in the network with the default route, if the "
+    "host has that: 400.",
+    "bll/validator/network/NetworkAttachmentIpConfigurationValidator.java:53-141",
 )
 MANAGEMENT = behaviour(
     "NET-31",
@@ -206,17 +207,23 @@ def check_attachment(world: World, host: SimHost, asked: Asked) -> bool:
 def check_addresses(world: World, host: SimHost, asked: Asked) -> None:
     """Check that the addresses of an attachment are there, and complete."""
     assert asked.one is not None and asked.network is not None
-    row = world.clusters[host.cluster].networks.get(asked.network.id)
+    rows = world.clusters[host.cluster].networks
+    row = rows.get(asked.network.id)
+    had = (rows.get(one.network) for one in host.attachments)
+    routed = any(each and "default_route" in each.usages for each in had)
+    routed = routed and not (row and "default_route" in row.usages)
     bare = all(each.method == "none" for each in asked.one.addresses)
     if row and row.usages & _ROLES and bare and world.does(ROLE_ADDRESS):
         raise refused(409, f"{asked.network.name} has no boot protocol assigned.")
     for one in asked.sent.ip_address_assignments or []:
-        method, address, netmask, gateway, _ = _assignment(one)
+        method, address, netmask, gateway, v6 = _assignment(one)
         what = ""
         if not method:
             what = "Boot protocol is missing"
         elif method == "static" and not (address and netmask):
             what = "Must define ip address and netmask"
+        elif gateway and v6 and routed:
+            what = "IPv6 gateway, and not the default route"
         elif method != "static" and (address or netmask or gateway):
             what = "Incompatible ip configuration"
         if what and world.does(ADDRESS_COMPLETE):

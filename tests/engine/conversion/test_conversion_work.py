@@ -263,6 +263,34 @@ def test_options_of_one_domain_go_back_if_those_of_the_other_are_refused():
     assert (state.stage, exit_code(state)) == (Stage.ROLLED_BACK, 6)
 
 
+def test_what_was_only_set_back_offline_is_not_deactivated_by_a_revert():
+    """The domains are active again, with the options from before."""
+    site = site_of(domains=("data1", "data2"))
+    before = everything(site)
+    state = planned(site, OFFLINE, "data1", "data2").state
+    perform = site.perform
+
+    def refused(call, **more):
+        if call.subject == "data2" and call.method == "update":
+            raise EngineProblem("id", call.doing, "it is denied", DENIED)
+        result = perform(call, **more)
+        if (call.subject, call.method) == ("data2", "activate"):
+            site.dead = True
+            raise Killed
+        return result
+
+    site.perform = refused
+    with pytest.raises(Killed):
+        run(site, state)
+    assert site.stored.stage == Stage.UNDOING
+    site.perform = perform
+    site.alive()
+    site.calls.clear()
+    assert revert(site).stage == Stage.REVERTED
+    assert [call.doing for call in site.calls if call.method == "deactivate"] == []
+    assert not changed(site, before)
+
+
 def test_a_mount_that_stays_is_ended_before_the_row_is_changed():
     site = Site(sample_world(hosts=2, domains=("data1",), addon=True))
     request = ConversionRequest("rdma", allow_datacenter_down=True)

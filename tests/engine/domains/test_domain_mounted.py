@@ -408,6 +408,47 @@ def test_without_reports_nothing_is_verified_then(session, double):
     assert (result.exit_code, left(double)) == (0, (["new"], [EXPORT]))
 
 
+@pytest.mark.parametrize(
+    ("asks", "not_verified"), [(0, ("host01", "host02", "host03")), (1, ("host03",))]
+)
+def test_hosts_that_can_no_longer_be_asked_take_no_active_domain_back(
+    session, double, asks, not_verified
+):
+    """As soon as the proof begins, or when one is asked again."""
+    with_add_on(double)
+    door = Busy(double.world, asks=9)
+
+    def reports(hosts, done=None):
+        nonlocal asks
+        asks -= 1
+        if asks < 0:
+            raise Problem("ansible-failed", "Ansible failed: no space is left")
+        return Busy.reports(door, hosts, done)
+
+    def broken():
+        door.reports = reports
+
+    listener = When("proving", broken)
+    result = made(session, door, listener=listener)
+
+    assert left(double) == (["new"], [EXPORT])
+    assert result.exit_code == 0
+    assert "Ansible failed: no space is left" in "".join(listener.notes)
+    assert result.not_verified == not_verified
+
+
+def test_an_unreadable_status_takes_no_active_domain_back(session, double):
+    def refuse():
+        double.fail_next("GET", "^/datacenters/.*/storagedomains/", Status(500))
+
+    listener = When("activating", refuse)
+    result = made(session, with_add_on(double), listener=listener)
+
+    assert double.world.domain("new").status == "active"
+    assert [one.transport for one in result.hosts] == ["rdma"] * 3
+    assert "whether new is active is unknown" in "".join(listener.notes)
+
+
 @pytest.mark.parametrize("unreadable", [False, True])
 def test_a_domain_that_may_have_a_disk_is_not_removed(session, double, unreadable):
     def disk_made():

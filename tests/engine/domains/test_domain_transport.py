@@ -379,3 +379,5 @@ def test_the_fix_of_a_wrong_transport_is_one_that_mends_it(told, its, there, sta
     plan = plan_heal(engine(there, domains=(its,)), "d1", [its], [told])
     healed = [record.name for record in plan.state.hosts]
     assert (healed == [there.name]) == cell.fix.startswith("ovirt-rdma domain heal")
+    if its.hosted_engine:
+        assert "reboot it and activate it" in str(plan.warnings[0])

@@ -245,6 +245,12 @@ def _changed(address="10.0.0.1", netmask="255.255.255.0", **words):
     return one
 
 
+def _routed(*words, **more):
+    one = _changed(*words, **more)
+    one.ip_address_assignments[0].ip.gateway = "fd00::ff"
+    return one
+
+
 V6 = types.IpVersion.V6
 
 
@@ -262,6 +268,7 @@ def test_attachments_that_the_engine_refuses(system, world):
         (_changed(netmask=None), 400, "Must define"),
         (_changed(assignment_method=None), 400, "Boot protocol is missing"),
         (_changed(assignment_method=DHCP), 400, "Incompatible"),
+        (_routed("fd00::1", "64", version=V6), 400, "not the default route"),
         (attachment(nic="eth0"), 409, "At most one VLAN-untagged"),
     ):
         refused(code, text, attach, system, world, one)
@@ -271,6 +278,8 @@ def test_attachments_that_the_engine_refuses(system, world):
     bare = _changed(None, None, assignment_method=types.BootProtocol.NONE)
     refused(409, "no boot protocol", attach, system, world, bare)
     attach(system, world, _changed("fd00::1", "64", version=V6))
+    row.usages.add("default_route")
+    attach(system, world, _routed("fd00::1", "64", version=V6))
 
 
 @pytest.mark.engine_does("NET-34")

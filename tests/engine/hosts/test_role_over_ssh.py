@@ -21,7 +21,11 @@ case $* in
 esac
 exec /bin/sh -c "$last"
 """
+# Its first task is done here, before any connection, as that of the true role.
 ROLE = """\
+- name: "ovirt-rdma: check the settings"
+  ansible.builtin.validate_argument_spec:
+    argument_spec: {}
 - name: "ovirt-rdma: install the package"
   ansible.builtin.command: echo installed
   changed_when: true

@@ -347,6 +347,13 @@ def changed(portal, **words):
     file.write_text(json.dumps({**json.loads(file.read_text()), **words}))
 
 
+def test_a_host_is_not_called_well_where_not_all_findings_are_there(portal):
+    changed(portal, findings_left=3)
+    text = select(portal(), "Host", **host(portal, "host01"))
+    assert "Nothing needs attention." not in text
+    assert "3 more on all hosts: ovirt-rdma report shows them." in text
+
+
 def test_old_data_are_not_shown_as_good(portal):
     changed(portal, made_at="2026-01-01T00:00:00Z")
     text = reveal(portal())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,12 +17,14 @@ from engine_double import AnswerLost, EngineDouble, sample_world
 from engine_double.jobs import jobs_of
 from engine_double.world import SimCluster, new_id
 from support.engine.conversion_process import Site
+from support.engine.engine_command_line import Clock, open_session
 from support.engine.engine_door import run_role
 from support.engine.policy_files import joined, split
 
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from ovirt_rdma.engine_sdk_tools.fleet import preparation as plan
 from ovirt_rdma.engine_sdk_tools.hosts import deploy_hook
+from ovirt_rdma.engine_sdk_tools.job import DataCenterLock
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import digest
 
@@ -117,7 +120,14 @@ def test_a_policy_that_is_a_template_is_refused(fleet):
 
 @pytest.mark.parametrize(
     ("value", "applies"),
-    [("false", False), ("No", False), (0, False), ("True", True), ("on", True)],
+    [
+        ("false", False),
+        ("No", False),
+        (0, False),
+        ("True", True),
+        ("on", True),
+        ("{{ of_my_site }}", True),
+    ],
 )
 def test_whether_to_apply_is_read_as_ansible_reads_it(
     fleet, monkeypatch, value, applies
@@ -502,6 +512,49 @@ def test_cut_off_after_its_last_host_a_run_is_over(fleet, monkeypatch, then):
         fleet.is_prepared("host02", *then[2:])
 
 
+@pytest.mark.parametrize("at", ["the start", "a later batch"])
+@pytest.mark.parametrize(
+    "then",
+    [
+        ("domain", "convert", "data1", "--to", "rdma", "--rolling"),
+        ("hosts", "prepare", "host02", "--by", "ssh"),
+        ("hosts", "prepare", "host02", "host04", "--by", "reinstall", "--again"),
+    ],
+    ids=["a conversion", "others", "the same"],
+)
+def test_cut_off_with_no_host_in_progress_keeps_nothing_off(
+    fleet, monkeypatch, at, then
+):
+    assert fleet.run("--batch", "4", "-y").code == 0
+    name = "read_engine" if at == "the start" else "with_hosts_now"
+    true = getattr(plan, name)
+
+    def cut(*given):
+        (path,) = fleet.folder.glob("prepare-*.json")
+        stages = [h["stage"] for h in json.loads(path.read_text())["state"]["hosts"]]
+        if at == "the start" or stages == ["done", "todo"]:
+            raise KeyboardInterrupt
+        return true(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(plan, name, cut)
+        words = ("host02", "host04", "--by", "reinstall", "--again", "-y")
+        assert fleet.run(*words).code == 130
+    before = len(fleet.acts)
+    if then[0] == "domain":
+        found = fleet.here(*then, "-y")
+    else:
+        found = fleet.run(*then[2:], "-y")
+    assert found.code == 0, found
+    if "--again" in then:
+        # What is done is not repeated.
+        ways = [act.rpartition("/")[2] for act in fleet.acts[before:]]
+        assert "continues the interrupted" in found.err
+        assert ways.count("install") == (2 if at == "the start" else 1)
+    jobs = jobs_of(fleet.world).values()
+    assert [job for job in jobs if job.status == "started"] == []
+
+
 def test_an_interrupted_run_is_continued_with_its_own_hosts_only(fleet):
     """Else others would be reinstalled than those that were named."""
     fleet.killed(0, "host02", "host04", "--by", "reinstall", "-y", applied=True)
@@ -521,6 +574,33 @@ def test_an_interrupted_run_is_continued_with_its_own_hosts_only(fleet):
     again = fleet.run("host02", "--by", "reinstall", "-y")
     assert (again.code, "it is no longer in the engine" in again.out) == (5, True)
     fleet.is_prepared("host02")
+
+
+def test_an_interrupted_run_is_named_with_present_names(fleet):
+    """Else the command that the refusal names is refused too."""
+    fleet.killed(0, "host02", "host04", "--by", "reinstall", "-y", applied=True)
+    first, other = fleet.world.host("host02"), fleet.world.host("host04")
+    first.name = "hv2"
+    del fleet.world.hosts[other.id]
+    command = "ovirt-rdma hosts prepare hv2 --by reinstall"
+    others = ("host03", "--by", "ssh", "-y")
+    fleet.run(*others).refused(4, f"fix: complete it first: {command}")
+    # Without its hosts, it has ended.
+    del fleet.world.hosts[first.id]
+    found = fleet.run(*others)
+    assert found.code == 0, found
+    fleet.is_prepared("host03")
+
+
+def test_with_nothing_to_do_the_run_of_another_machine_is_no_matter(fleet):
+    assert fleet.run("host02", "-y").code == 0
+    center = fleet.world.data_center("dc1").id
+    with open_session(fleet.double, Clock()) as session:
+        DataCenterLock(session, "another 1").claim(
+            SimpleNamespace(job=None), "convert", [center]
+        )
+    fleet.run("-y").refused(75, "open task 'ovirt-rdma: convert")
+    assert fleet.run("host02", "-y").code == 0
 
 
 def test_a_policy_that_was_changed_meanwhile_is_no_failure(fleet):
