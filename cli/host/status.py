@@ -262,7 +262,7 @@ class Enable(HostVerb):
     codes = _ENABLE_CODES
     examples = ("", "--restart-vdsmd", "--mode host")
     more = (
-        "A second run changes nothing but that a daemon that does not run is\n"
+        "A second run changes nothing but that a daemon that is not running is\n"
         "started. In mode vdsmd, vdsmd uses the policy from its next start on,\n"
         "and VDSM's hooks and our units act. In mode host only the hooks and\n"
         "units act, and NFS is left to the engine. Only one mode can be on."

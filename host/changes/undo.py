@@ -134,8 +134,8 @@ class UndoChange:
         return lowered and _may_be_group_mtu(clamped, reading.value)
 
     def is_done(self, host: HostEffects) -> bool:
-        """Whether nothing is left to do: the value is restored, and no undo that goes
-        on after that has failed or was interrupted.
+        """Whether nothing is left to do: the value is restored, and no undo that does
+        more after that has failed or was interrupted.
         """
         begun = self.entry.undoing is not None and not self.why
         return self.is_restored(host) and not (begun and self.kind.undo_goes_on)

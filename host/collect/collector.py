@@ -117,14 +117,16 @@ class HostReader:
         # Users of netdevs that cannot be read count as users. Without addresses none is
         # found, and without CM ids none of a second path.
         unread: list[str] = []
+        # Below another root no tool is run, and no link is taken down.
+        asked = problems if self._tools.run is None else unread
         netdevs = with_rdma_details(
-            self._tree, self._tools, self._netdevs(unread, problems), devices, problems
+            self._tree, self._tools, self._netdevs(asked, problems), devices, problems
         )
         devices = with_neighbours(self._tree, self._tools, devices, netdevs)
         manager = read_network_manager(self._tools, netdevs, problems)
         release = self.kernel_release(problems)
         over_rdma = any((m.protocol or "").startswith("rdma") for m in mounts)
-        connections = self.cm_ids(unread if over_rdma else problems)
+        connections = self.cm_ids(asked if over_rdma else problems)
         sessions = read_storage_sessions(self._tree, mounts, unread)
         networks = read_ovirt_networks(self._tree, unread)
         problems += unread

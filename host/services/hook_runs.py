@@ -101,7 +101,7 @@ def is_live(run: Run) -> bool:
 
 
 def _may_go_back(ledger: Ledger, wanted: Sequence[WantedMode]) -> bool:
-    """Whether a run that is open, or not confirmed, may take back what it has set on
+    """Whether a run that is open, or not confirmed, may revert what it has set on
     the netdevs of ``wanted``.
     """
     run = ledger.interrupted or ledger.awaiting

@@ -430,7 +430,7 @@ class Kind:
 
     @property
     def undo_goes_on(self) -> bool:
-        """Whether its undo goes on after the value is restored, as to start a program
+        """Whether its undo does more after the value is restored, as to start a program
         again. Only then is it called again if it failed or was interrupted.
         """
         return False

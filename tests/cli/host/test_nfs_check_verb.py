@@ -34,7 +34,7 @@ RULE = "version: 1\nnfs: {rules: [{server: 10.0.0.1, transport: prefer-rdma}]}\n
 REMOUNT = (
     "put the host into maintenance in the engine and activate it again (its VMs "
     "migrate), or deactivate and activate only this storage domain (no running VM may "
-    "use it); the hosted engine's own domain needs a reboot of the host"
+    "use it); the hosted engine's own domain needs a reboot of the host in maintenance"
 )
 
 

@@ -141,7 +141,7 @@ def test_no_login_is_begun_after_the_end(fake):
     first, second = log_in(fake, *targets, end=time.monotonic())
     assert (first.problem, second.problem.id) == (None, "iser-login-not-tried")
     assert not any("node" in command for command in fake.ran)
-    # The time is over when the records are made.
+    # The deadline has passed when the records are made.
     ends = iter((False, True))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sessions_module, "_is_late", lambda end: next(ends))

@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import json
 import stat
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,13 @@ from ovirt_rdma.host.paths import DEGRADED_JSON, RUN_MOUNTS
 
 # Surrogates are what bytes that are not UTF-8 become.
 texts = st.text(max_size=4) | st.just("\udcff")
+times = st.datetimes(datetime(1970, 1, 1)).map(
+    lambda one: f"{one:%Y-%m-%dT%H:%M:%S}Z"
+)
 marks = st.builds(
     DegradedMark,
     *[texts] * 7,
-    since=st.none() | texts,
+    since=st.none() | times,
     mounted_s=st.none() | st.floats(allow_nan=False, allow_infinity=False),
 )
 MARK = DegradedMark("/m", "s:/e", "r", "prefer-rdma", "tcp", "why", mounted_s=1.5)
