@@ -18,9 +18,7 @@ from ovirt_rdma.host.paths import DEGRADED_JSON, RUN_MOUNTS
 
 # Surrogates are what bytes that are not UTF-8 become.
 texts = st.text(max_size=4) | st.just("\udcff")
-times = st.datetimes(datetime(1970, 1, 1)).map(
-    lambda one: f"{one:%Y-%m-%dT%H:%M:%S}Z"
-)
+times = st.datetimes(datetime(1970, 1, 1)).map(lambda one: f"{one:%Y-%m-%dT%H:%M:%S}Z")
 marks = st.builds(
     DegradedMark,
     *[texts] * 7,
