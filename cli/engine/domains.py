@@ -173,7 +173,15 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
 
 def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
     unknown = unverified_sentence(made.hosts)
+    result = "is active" if made.made else "is already active: nothing to do"
+    if made.unread:
+        result = "was attached; that could not be verified"
+    sentence = f"Domain {plan.name} ({plan.row.export}) {result}"
     if not output.for_people:
+        problems = [
+            *([sentence] if made.unread else []),
+            *([unknown] if unknown else []),
+        ]
         document = {
             **plan.document,
             "dry_run": False,
@@ -190,12 +198,11 @@ def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
                 for host in made.hosts
             ],
             "not_verified": list(made.not_verified),
-            "problems": [unknown] if unknown else [],
+            "problems": problems,
         }
         output.document("domain-create", document)
         return
-    result = "is active" if made.made else "is already active: nothing to do"
-    output.text(f"Domain {plan.name} ({plan.row.export}) {result}.")
+    output.text(f"{sentence}.")
     rows = [[host.host, host.word] for host in made.hosts]
     output.table(["HOST", "TRANSPORT"], rows, _TONES)
     addresses = {host.name: host.address for host in plan.hosts}

@@ -146,7 +146,7 @@ class Login(EngineVerb):
         }
         other = None if section == DEFAULT_SECTION else section
         options = (("--config-file", named), ("--config", other))
-        more = "".join(f" {name} {shlex.quote(text)}" for name, text in options if text)
+        more = [f"{name} {shlex.quote(text)}" for name, text in options if text]
         _print_result(output, content, more, values["password"] is not None)
         return 0
 
@@ -207,7 +207,7 @@ def _write(path: Path, text: str, *, replace: bool = True) -> None:
 
 
 def _print_result(
-    output: Output, content: Mapping[str, Any], options: str, with_password: bool
+    output: Output, content: Mapping[str, Any], options: list[str], with_password: bool
 ) -> None:
     """Print ``content``, and a command with ``options`` that uses the settings."""
     if not output.for_people:
@@ -224,4 +224,4 @@ def _print_result(
             output.text("The password is not shown: add it in a line 'password = ...'.")
     else:
         output.line(f"The connection is stored in section [{section}] of {file}.")
-    output.next(f"{PROGRAM} hosts list{options}")
+    output.next(" ".join((f"{PROGRAM} hosts list", *options)))

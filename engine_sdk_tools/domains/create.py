@@ -606,13 +606,14 @@ _NOT_ACTIVATED = ("maintenance", "inactive")
 @dataclass(frozen=True)
 class DomainMade:
     """The result; ``made`` is False if there was nothing to do. ``hosts`` are all hosts
-    that were up.
+    that were up. ``unread``: the engine could not be asked whether it is active.
     """
 
     id: str
     transport: str
     made: bool
     hosts: tuple[InUse, ...] = ()
+    unread: bool = False
 
     @property
     def not_verified(self) -> tuple[str, ...]:
@@ -621,13 +622,15 @@ class DomainMade:
 
     @property
     def exit_code(self) -> ExitCode:
-        """SOME if a host has not mounted it, or over another transport; else DONE."""
+        """SOME if a host has not mounted it, or over another transport, or if it may
+        not be active; else DONE.
+        """
         wrong = [
             host
             for host in self.hosts
             if host.transport not in (None, self.transport) or host.mounted is False
         ]
-        return ExitCode.SOME if wrong else ExitCode.DONE
+        return ExitCode.SOME if wrong or self.unread else ExitCode.DONE
 
 
 def create_domain(
@@ -662,7 +665,7 @@ def create_domain(
         listener.note(
             f"the engine's events on failed mounts are unknown: {events.problem}"
         )
-    return DomainMade(run.domain, plan.transport, True, run.hosts)
+    return DomainMade(run.domain, plan.transport, True, run.hosts, run.unread)
 
 
 @dataclass
@@ -680,6 +683,7 @@ class _Run:
     made_connection: str = ""
     made_domain: bool = False
     attached: bool = False
+    unread: bool = False
     hosts: tuple[InUse, ...] = ()
     fell: tuple[Host, ...] = ()
 
@@ -745,6 +749,7 @@ class _Run:
                 # No reason to take a domain back that may be active: hosts will tell.
                 unknown = f"whether {plan.name} is active is unknown"
                 self.listener.note(f"{unknown}: {error.one_line}")
+                self.unread = True
                 return
             if status != _ACTIVE:
                 sentence = (

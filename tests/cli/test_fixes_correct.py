@@ -240,6 +240,13 @@ WITHOUT_ROW = {
             "ovirt-rdma domain revert 1 --dry-run",
         ),
     ],
+    "this host has one port: tests/cli/host/test_fabric_check.py": fixed(
+        "host/fabric/decisions.py:_without_our_opensm",
+        "ovirt-rdma-host fabric sm enable",
+    ),
+    "a step of a child that was made: tests/host/changes/test_revert.py": fixed(
+        "host/changes/undo.py:Undo._refuse_without", "ovirt-rdma-host revert"
+    ),
     "it asks for a password and a CA: tests/cli/engine/test_login_verb.py": [
         *fixed(
             "engine_sdk_tools/api/request.py:of_curl", "ovirt-rdma login --fetch-ca"

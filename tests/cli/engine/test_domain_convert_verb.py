@@ -338,7 +338,7 @@ def test_what_cannot_be_converted(site):
     )
     words = ("--to", "rdma", "--rolling", "-y")
     refused = made.run("domain", "convert", "hosted_storage", *words)
-    refused.refused(4, "hosted engine's domain", "--set-shared-config")
+    refused.refused(4, "hosted engine's domain", "docs/hosted-engine.md")
     refused = made.run("domain", "convert", "posix1", *words)
     refused.refused(4, "of type posixfs", "create an NFS domain")
     made.run("domain", "convert", "data", *words).refused(2, "did you mean data1?")

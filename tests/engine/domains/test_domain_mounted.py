@@ -447,6 +447,7 @@ def test_an_unreadable_status_takes_no_active_domain_back(session, double):
     assert double.world.domain("new").status == "active"
     assert [one.transport for one in result.hosts] == ["rdma"] * 3
     assert "whether new is active is unknown" in "".join(listener.notes)
+    assert (result.unread, result.exit_code) == (True, 5)
 
 
 @pytest.mark.parametrize("unreadable", [False, True])
