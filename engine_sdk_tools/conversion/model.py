@@ -483,9 +483,13 @@ def _unwritable(path: Path, error: OSError) -> StateFileProblem:
 
 
 _HOSTED_ENGINE = (
-    "convert it manually, as docs/hosted-engine.md describes: the options of each "
-    "hosted-engine host and of the engine's storage connection, then each host through "
-    "maintenance and a reboot"
+    "convert it manually: note what 'hosted-engine --get-shared-config mnt_options "
+    "--type=he_local' prints, and run 'hosted-engine --set-shared-config mnt_options "
+    "proto=rdma,port=20049 --type=he_local', with those before these, on every "
+    "hosted-engine host, and on one of them also with --type=he_shared; set the same "
+    "options in the engine's storage connection (PUT with force=true); then enable "
+    "global maintenance, and host by host, the one with the engine's virtual machine "
+    "last: put it into maintenance in the engine, reboot it, activate it"
 )
 
 
