@@ -266,7 +266,6 @@ def test_settings_that_are_no_file_are_a_mistake(tmp_path, kind):
         deploy_hook.read_settings(str(tmp_path / "host-deploy.yml"))
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize("file", [["a"], 5, {"x": 1}])
 def test_a_policy_file_that_is_no_name_is_a_mistake(file):
     with problem("host-deploy-settings-invalid", "ovirt_rdma_policy_file"):
@@ -279,6 +278,7 @@ def test_a_folder_that_cannot_be_listed_is_one_sentence(tmp_path):
         deploy_hook._write_play(tmp_path, b"", missing, tmp_path)
 
 
+@pytest.mark.engine
 def test_the_real_ansible_decides(machine, monkeypatch):
     monkeypatch.setattr(deploy_hook, "check_syntax", real_check)
     wrong = THEIRS + b"- name: wrong\n  no_such_module: {}\n"
