@@ -73,7 +73,6 @@ def anything(kind):
     }[kind]
 
 
-MODES = st.sampled_from([None, "auto", "datagram", "connected"])
 INTERFACE_RULES = st.builds(
     InterfaceRule,
     number=st.integers(1, 9),
@@ -84,7 +83,7 @@ INTERFACE_RULES = st.builds(
     port=st.sampled_from([None, None, 1, 2]),
     guid=st.sampled_from([None, None, "0002:c903:00fb:1231"]),
     pkey=st.sampled_from([None, None, "0x8001"]),
-    transport_mode=MODES,
+    transport_mode=st.sampled_from([None, "auto", "datagram", "connected"]),
     mtu=st.sampled_from([None, "auto", 1500, 4092, 9000, 65520]),
     tso=st.sampled_from([None, "auto", "on", "off"]),
     port_mtu=st.sampled_from([None, 2048, 4096]),

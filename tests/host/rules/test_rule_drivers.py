@@ -22,9 +22,7 @@ from ovirt_rdma.host.facts.model import KernelOption, RdmaStack
 from ovirt_rdma.host.rules.adapters import DRIVERS, STACK
 
 EL9 = {"distribution": "el9"}
-EL10 = {"distribution": "el10"}
 GEN2_OFF = {"kernel_config": (KernelOption("MLX4_CORE_GEN2", "n"),)}
-GEN2_ON = {**EL9, "kernel_config": (KernelOption("MLX4_CORE_GEN2", "y"),)}
 MLX4 = {"loaded": ("mlx4_core",), "available": ("mlx4_core", "mlx4_ib")}
 
 
@@ -76,14 +74,14 @@ def blocked(line):
         (
             CONNECTX_2,
             MLX4,
-            GEN2_ON,
+            {**EL9, "kernel_config": (KernelOption("MLX4_CORE_GEN2", "y"),)},
             "FAIL",
             "mlx4_core is loaded but has not claimed it | journalctl -k",
         ),
         (
             CONNECTX_3,
             WITHOUT_MLX4,
-            EL10,
+            {"distribution": "el10"},
             "FAIL",
             "this kernel has no mlx4_core | use another adapter, or an out-of-tree "
             "build of mlx4_core for this kernel (ELRepo",
@@ -146,11 +144,9 @@ def blocked(line):
         ),
     ],
 )
-def test_adapter(card, modules, software, verdict, words):
+def test_adapter(judged, card, modules, software, verdict, words):
     host = facts(adapters=(card,), modules=modules, software=software)
-    found = findings(DRIVERS, host)["0000:04:00.0"]
-    assert found[0] == verdict
-    assert words in found[1]
+    judged(DRIVERS, host, None, "0000:04:00.0", verdict, words)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +205,6 @@ def _base(form):
 WEAK = "weak-updates/x/{}.ko"
 MIXED = {"ib_core": IN.format("ib_core"), "rdma_cm": OUT.format("rdma_cm")}
 OFEDS = f"MLNX_OFED 5.8-3.0.7.0 (ofed_info -s): {OUT.format('ib_core')}"
-NONE = {"available": ("ib_core",)}
 
 
 @pytest.mark.parametrize(
@@ -220,7 +215,7 @@ NONE = {"available": ("ib_core",)}
         (
             _base(OUT),
             OFED,
-            NONE,
+            {"available": ("ib_core",)},
             "PASS",
             f"the RDMA modules are from {OFEDS}; rpcrdma is missing",
         ),
@@ -243,13 +238,11 @@ NONE = {"available": ("ib_core",)}
         ({}, (), {}, "SKIP", "unknown"),
     ],
 )
-def test_stack(paths, stacks, modules, verdict, words):
+def test_stack(judged, paths, stacks, modules, verdict, words):
     host = facts(
         modules={"files": files(**paths), **modules}, software={"stacks": stacks}
     )
-    found = findings(STACK, host, REQUIRE_RDMA)["host"]
-    assert found[0] == verdict
-    assert words in found[1]
+    judged(STACK, host, REQUIRE_RDMA, "host", verdict, words)
 
 
 @pytest.mark.parametrize(
@@ -267,8 +260,13 @@ def test_rpcrdma_is_no_failure_where_nobody_wants_nfs_over_rdma(paths, verdict):
     assert findings(STACK, host)["host"][0] == verdict
 
 
-def test_single_drivers_from_elsewhere_are_named():
+def test_single_drivers_from_elsewhere_are_named(judged):
     paths = {**_base(IN), "rpcrdma": NFS_IN, "mlx4_core": "extra/mlx4/mlx4_core.ko"}
-    found = findings(STACK, facts(modules={"files": files(**paths)}))["host"]
-    assert found[0] == "PASS"
-    assert "the kernel's own, except extra/mlx4/mlx4_core.ko" in found[1]
+    judged(
+        STACK,
+        facts(modules={"files": files(**paths)}),
+        None,
+        "host",
+        "PASS",
+        "the kernel's own, except extra/mlx4/mlx4_core.ko",
+    )

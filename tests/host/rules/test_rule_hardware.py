@@ -73,10 +73,8 @@ def test_what_a_link_carries(speed, width, mbps):
         (None, "SKIP", "does not show its PCIe link"),
     ],
 )
-def test_a_link_against_its_port(link, verdict, words):
-    found = findings(adapters.PCIE, with_adapter(pci_link=link))[ADDRESS]
-    assert found[0] == verdict
-    assert words in found[1]
+def test_a_link_against_its_port(judged, link, verdict, words):
+    judged(adapters.PCIE, with_adapter(pci_link=link), None, ADDRESS, verdict, words)
 
 
 def test_two_ports_that_together_have_more_than_the_link_are_no_fault():
@@ -168,10 +166,8 @@ RETRIES = "connections ended since boot: max_retry_exceeded 11 | see that the se
         (counted("max_retry_exceeded", 11), "WARN", RETRIES),
     ],
 )
-def test_error_counters(host, verdict, words):
-    found = findings(adapters.PORT_ERRORS, host)["mlx5_0/1"]
-    assert found[0] == verdict
-    assert words in found[1]
+def test_error_counters(judged, host, verdict, words):
+    judged(adapters.PORT_ERRORS, host, None, "mlx5_0/1", verdict, words)
 
 
 @pytest.mark.parametrize(
@@ -184,20 +180,24 @@ def test_error_counters(host, verdict, words):
         "retry_rnr_exceeded_err",
     ],
 )
-def test_a_port_that_gives_up_its_repeats_does_not_pass(name):
+def test_a_port_that_gives_up_its_repeats_does_not_pass(judged, name):
     packets = {"packets": 10**9, "new_packets": 10**8}
     for grown in (1, 50_000):
         host = with_port(PortError(name, 50_000, grown), **packets)
-        verdict, words = findings(adapters.PORT_ERRORS, host)["mlx5_0/1"]
-        assert verdict == "WARN"
-        assert f"connections ended in the last 2.0 s: {name} +{grown}" in words
+        judged(
+            adapters.PORT_ERRORS,
+            host,
+            None,
+            "mlx5_0/1",
+            "WARN",
+            f"connections ended in the last 2.0 s: {name} +{grown}",
+        )
 
 
 @pytest.mark.parametrize("name", ["port_rcv_errors", "max_retry_exceeded"])
-def test_errors_of_an_unknown_time_are_not_few(name):
+def test_errors_of_an_unknown_time_are_not_few(judged, name):
     host = replace(with_port(PortError(name, 10**6)), uptime_s=0.0)
-    verdict, words = findings(adapters.PORT_ERRORS, host)["mlx5_0/1"]
-    assert (verdict, name in words) == ("SKIP", True)
+    judged(adapters.PORT_ERRORS, host, None, "mlx5_0/1", "SKIP", name)
 
 
 def test_a_counter_that_this_version_does_not_know_is_no_error():
@@ -261,12 +261,10 @@ IS_NOT = "none of its connections is blocked; it has 2"
     ],
 )
 def test_connections_that_are_blocked_or_may_be(
-    done, connections, paths, verdict, words
+    judged, done, connections, paths, verdict, words
 ):
     host, policy = over_paths(with_mount(**done), *connections, paths=paths)
-    found = findings(nfs.NCONNECT, host, policy)["nas:/a"]
-    assert found[0] == verdict
-    assert words in found[1]
+    judged(nfs.NCONNECT, host, policy, "nas:/a", verdict, words)
 
 
 def test_a_connection_over_a_second_path_that_cannot_be_made():
@@ -281,11 +279,16 @@ def test_a_connection_over_a_second_path_that_cannot_be_made():
     assert findings(nfs.LISTENER, host, policy)["nas:/a"][0] == "WARN"
 
 
-def test_a_connection_that_breaks_now():
+def test_a_connection_that_breaks_now(judged):
     host = with_mount(operations=900, new_connects=1, new_retransmissions=40)
-    verdict, text = findings(nfs.RESET, host)["nas:/a"]
-    assert verdict == "WARN"
-    assert "a connection broke within the last 1.5 s and 40 requests" in text
+    judged(
+        nfs.RESET,
+        host,
+        None,
+        "nas:/a",
+        "WARN",
+        "a connection broke within the last 1.5 s and 40 requests",
+    )
 
 
 def test_few_reconnects_are_no_sign_of_a_server_that_resets():
@@ -313,18 +316,6 @@ def test_data_of_a_pnfs_layout_goes_to_other_servers():
     assert (verdict, text) == ("SKIP", f"{HIDDEN} | ")
 
 
-def with_localio(enabled, reads=0, address="10.0.0.1"):
-    """A mount of this host's own server, from which 64 MiB were read."""
-    host = with_mount(server_read=64 << 20, reads=reads)
-    options = "rw,rsize=1048576"
-    mount = replace(host.nfs_mounts[0], options=options, address=address)
-    mac, own = "52:54:00:00:00:01", ("10.0.0.1/24",)
-    netdev = Netdev("eth0", ARPHRD_ETHER, 1500, mac, "up", addresses=own)
-    value = ModuleParameter("nfs", "localio_enabled", enabled)
-    modules = Modules(parameters=(value,))
-    return replace(host, nfs_mounts=(mount,), netdevs=(netdev,), modules=modules)
-
-
 @pytest.mark.parametrize(
     "enabled, reads, address, verdict, words",
     [
@@ -345,7 +336,14 @@ def with_localio(enabled, reads=0, address="10.0.0.1"):
     ],
 )
 def test_data_past_the_connection(enabled, reads, address, verdict, words):
-    host = with_localio(enabled, reads, address)
+    """A mount of this host's own server, from which 64 MiB were read."""
+    host = with_mount(server_read=64 << 20, reads=reads)
+    options = "rw,rsize=1048576"
+    mount = replace(host.nfs_mounts[0], options=options, address=address)
+    mac, own = "52:54:00:00:00:01", ("10.0.0.1/24",)
+    netdev = Netdev("eth0", ARPHRD_ETHER, 1500, mac, "up", addresses=own)
+    modules = Modules(parameters=(ModuleParameter("nfs", "localio_enabled", enabled),))
+    host = replace(host, nfs_mounts=(mount,), netdevs=(netdev,), modules=modules)
     found, text = findings(nfs.LOCALIO, host)["nas:/a"]
     assert (found, text.partition(" | ")[0].endswith(words)) == (verdict, True)
 
@@ -380,15 +378,14 @@ def test_counters_of_a_kernel_with_localio(version, enabled, kind):
         assert (verdict, text.partition(":")[0]) == ("WARN", what)
 
 
-def test_connections_to_another_address_are_not_those_of_the_mount():
+def test_connections_to_another_address_are_not_those_of_the_mount(judged):
     """A path was moved with dstaddr, or the kernel has no such files."""
     host = with_mount()
     mount = replace(host.nfs_mounts[0], address="10.0.0.1")
     elsewhere = ConnectionActivity("switch-0/xprt-0-rdma", "10.9.9.9")
     activity = replace(host.activity, connections=(elsewhere,))
     host = replace(host, nfs_mounts=(mount,), activity=activity)
-    verdict, text = findings(nfs.LISTENER, host)["nas:/a"]
-    assert (verdict, "no connection to 10.0.0.1" in text) == ("SKIP", True)
+    judged(nfs.LISTENER, host, None, "nas:/a", "SKIP", "no connection to 10.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -473,33 +470,34 @@ def test_the_sleep_of_250_ms_is_told_by_its_behaviour(name):
         {"sends": 1200},
     ],
 )
-def test_a_wait_for_something_else_is_no_sleep_without_slot(more):
+def test_a_wait_for_something_else_is_no_sleep_without_slot(judged, more):
     *counted, _ = RECORDED[SLEEPS]
-    verdict, text = findings(nfs.SLOTS, with_slots(*counted, **more))["nas:/a"]
-    assert (verdict, "rarely" in text) == ("PASS", True)
+    judged(nfs.SLOTS, with_slots(*counted, **more), None, "nas:/a", "PASS", "rarely")
+
+
+# By a simulation: 3000 reads a second, and 300 writes of 1 MiB at once.
+BOTH = {
+    "new_reads": Requests(29_700, 120_000, 6_000),
+    "new_writes": Requests(300, 36_000, 19_000),
+}
 
 
 @pytest.mark.parametrize(
-    "counted",
+    ("counted", "more"),
     [
         # A server that takes 32 requests at once: 96 more have slots and wait for it.
-        (128, 5000, 5000 * 32, 5000 * 8, 5000 * 4),
+        ((128, 5000, 5000 * 32, 5000 * 8, 5000 * 4), {}),
         # A long backlog, which comes in bursts: those that came last wait long.
-        (128, 5000, 5000 * 300, 5000 * 30, 5000 * 80),
+        ((128, 5000, 5000 * 300, 5000 * 30, 5000 * 80), {}),
         # Too few requests, and too short a wait for a sleep.
-        (16, 19, 275, 130, 1),
-        (16, 100, 240, 20, 5),
+        ((16, 19, 275, 130, 1), {}),
+        ((16, 100, 240, 20, 5), {}),
+        # Quick reads behind slow writes.
+        ((128, 30_000, 156_000, 25_000, 440_000), BOTH),
     ],
 )
-def test_a_wait_that_may_have_another_cause_is_no_sleep_without_slot(counted):
-    assert "250 ms" not in findings(nfs.SLOTS, with_slots(*counted))["nas:/a"][1]
-
-
-def test_quick_reads_behind_slow_writes_are_no_sleep_without_slot():
-    """By a simulation: 3000 reads a second, and 300 writes of 1 MiB at once."""
-    waited = {"new_reads": Requests(29_700, 120_000, 6_000)}
-    waited["new_writes"] = Requests(300, 36_000, 19_000)
-    host = with_slots(128, 30_000, 156_000, 25_000, 440_000, **waited)
+def test_a_wait_that_may_have_another_cause_is_no_sleep_without_slot(counted, more):
+    host = with_slots(*counted, **more)
     assert "250 ms" not in findings(nfs.SLOTS, host)["nas:/a"][1]
 
 

@@ -295,13 +295,12 @@ def test_file_goes_when_something_else_loads_all():
     assert change.after is None
 
 
-def test_without_policy_a_file_of_ours_is_only_named():
+def test_without_policy_a_file_of_ours_is_only_named(judged):
     host = facts(software={"own_files": (OwnFile(MODULES_LOAD, OLD),)})
     assert steps(modules.WANTED, host, host_policy()) == {}
-    found = findings(modules.WANTED, host)["host"]
-    assert found[0] == "WARN"
-    assert "ib_srp" in found[1]
-    assert "revert MODULE-02/boot" in found[1]
+    judged(
+        modules.WANTED, host, None, "host", "WARN", "ib_srp", "revert MODULE-02/boot"
+    )
 
 
 # MODOPT-01
@@ -389,7 +388,7 @@ def test_all_options_are_in_one_file():
     )
 
 
-def test_other_value_in_another_file_is_refused():
+def test_other_value_in_another_file_is_refused(judged):
     line = modprobe("options mlx4-core debug_level=1 num-vfs=4")
     host = facts(modules={**LOADED, "modprobe_lines": (line,)})
     found = steps(modules.OPTIONS, host, VFS)
@@ -397,16 +396,20 @@ def test_other_value_in_another_file_is_refused():
     step = found["mlx4_core.num_vfs"]
     assert step.refused == "/etc/modprobe.d/site.conf:3 sets num_vfs=4"
     assert step.changes == ()
-    verdict, text = findings(modules.OPTIONS, host, VFS)["mlx4_core.num_vfs"]
-    assert verdict == "FAIL"
-    assert "/etc/modprobe.d/site.conf:3" in text
+    judged(
+        modules.OPTIONS,
+        host,
+        VFS,
+        "mlx4_core.num_vfs",
+        "FAIL",
+        "/etc/modprobe.d/site.conf:3",
+    )
 
 
-def test_same_value_in_another_file_is_enough():
+def test_same_value_in_another_file_is_enough(judged):
     host = facts(modules={"modprobe_lines": (modprobe("options mlx4_core num_vfs=8"),)})
     assert steps(modules.OPTIONS, host, VFS) == {}
-    found = findings(modules.OPTIONS, host, VFS)["mlx4_core.num_vfs"]
-    assert found[0] == "PASS"
+    judged(modules.OPTIONS, host, VFS, "mlx4_core.num_vfs", "PASS")
 
 
 @pytest.mark.parametrize(
@@ -417,7 +420,7 @@ def test_same_value_in_another_file_is_enough():
         ("mlx4_core port_type_array=1", "SKIP", "modinfo -p mlx4_core"),
     ],
 )
-def test_written_option_and_the_running_module(running, verdict, words):
+def test_written_option_and_the_running_module(judged, running, verdict, words):
     host = facts(
         modules={
             "loaded": ("mlx4_core",),
@@ -427,9 +430,7 @@ def test_written_option_and_the_running_module(running, verdict, words):
         software=OURS,
     )
     assert steps(modules.OPTIONS, host, VFS) == {}
-    found = findings(modules.OPTIONS, host, VFS)["mlx4_core.num_vfs"]
-    assert found[0] == verdict
-    assert words in found[1]
+    judged(modules.OPTIONS, host, VFS, "mlx4_core.num_vfs", verdict, words)
 
 
 def test_option_of_a_module_that_this_host_does_not_have():
@@ -447,12 +448,10 @@ def test_options_file_of_somebody_else_is_left(text):
     assert step.changes == ()
 
 
-def test_without_policy_our_options_are_only_named():
+def test_without_policy_our_options_are_only_named(judged):
     host = facts(software=OURS)
     assert steps(modules.OPTIONS, host, host_policy()) == {}
-    found = findings(modules.OPTIONS, host)["host"]
-    assert found[0] == "WARN"
-    assert LINE in found[1]
+    judged(modules.OPTIONS, host, None, "host", "WARN", LINE)
 
 
 @pytest.mark.parametrize(

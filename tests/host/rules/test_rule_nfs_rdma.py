@@ -20,7 +20,6 @@ from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.host.rules.base import FAIL, PASS, SKIP, WARN, View
 from ovirt_rdma.host.rules.nfs import MODULE, PORT, REGISTRATION, SERVER
 
-TCP_ONLY = Policy(nfs=NfsPolicy((NfsRule(1, "rule 1", "*", "*", "tcp"),)))
 PREFER = Policy(nfs=NfsPolicy((NfsRule(1, "rule 1", "*", "*", "prefer-rdma"),)))
 
 
@@ -28,7 +27,7 @@ PREFER = Policy(nfs=NfsPolicy((NfsRule(1, "rule 1", "*", "*", "prefer-rdma"),)))
     ("policy", "mounts", "expected"),
     [
         (Policy(), (), False),
-        (TCP_ONLY, (), False),
+        (Policy(nfs=NfsPolicy((NfsRule(1, "rule 1", "*", "*", "tcp"),))), (), False),
         (PREFER, (), True),
         (REQUIRE_RDMA, (), True),
         (Policy(), ("tcp",), False),
@@ -88,12 +87,10 @@ def without(line):
         (without(MODPROBE), PASS, PASS, "at the first mount"),
     ],
 )
-def test_module(modules, verdict, wanted, words):
+def test_module(judged, modules, verdict, wanted, words):
     host = facts(rdma_devices=(ib_device(),), modules=modules)
     assert findings(MODULE, host)["rpcrdma"][0] == verdict
-    found = findings(MODULE, host, REQUIRE_RDMA)["rpcrdma"]
-    assert found[0] == wanted
-    assert words in found[1]
+    judged(MODULE, host, REQUIRE_RDMA, "rpcrdma", wanted, words)
 
 
 @pytest.mark.parametrize(
@@ -137,13 +134,11 @@ def test_old_card_beside_a_good_one_is_a_warning():
         (("unknown",), "WARN", "FAIL", "mlx4_0/1 is unknown"),
     ],
 )
-def test_port(states, verdict, wanted, words):
+def test_port(judged, states, verdict, wanted, words):
     devices = tuple(ib_device(f"mlx4_{n}", state=s) for n, s in enumerate(states))
     host = facts(rdma_devices=devices)
     assert findings(PORT, host)["host"][0] == verdict
-    found = findings(PORT, host, REQUIRE_RDMA)["host"]
-    assert found[0] == wanted
-    assert words in found[1]
+    judged(PORT, host, REQUIRE_RDMA, "host", wanted, words)
 
 
 def test_no_device():
@@ -160,10 +155,6 @@ def test_no_device():
 
 
 NAS, ISO = "10.0.0.5", "10.0.0.6"
-
-
-def _mount(address, path):
-    return NfsMount(f"{address}:{path}", "/mnt", "", address=address)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +178,9 @@ def test_a_route_counts_for_the_rule_of_its_mounts(rules, mounts, failed):
     host = facts(
         rdma_devices=(ib_device(),),
         routes=(Route(NAS, "ovirtmgmt"), Route(ISO, "ovirtmgmt")),
-        nfs_mounts=tuple(_mount(address, "/data") for address in mounts),
+        nfs_mounts=tuple(
+            NfsMount(f"{one}:/data", "/mnt", "", address=one) for one in mounts
+        ),
     )
     found = findings(PORT, host, policy)
     assert [name for name in found if found[name][0] == "FAIL"] == failed
@@ -195,7 +188,6 @@ def test_a_route_counts_for_the_rule_of_its_mounts(rules, mounts, failed):
 
 # NFS-SERVER-01: what documents of the servers' vendors require
 
-EXPORT = "10.0.0.1:/vm"
 OURS = tuple(ModuleFile(name, f"kernel/{name}.ko") for name in ("nfs", "sunrpc"))
 VASTS = tuple(ModuleFile(name, f"extra/{name}.ko") for name in ("nfs", "sunrpc"))
 MLNX = (OURS[0], OURS[1], ModuleFile("rpcrdma", "extra/rpcrdma.ko"))
@@ -213,7 +205,7 @@ def found(options="", kind="auto", mount=None, files=OURS):
 
 def mounted(version="4.1", options="rsize=65536,wsize=65536", program=None):
     return NfsMount(
-        EXPORT,
+        "10.0.0.1:/vm",
         "/mnt",
         options,
         version=version,

@@ -47,7 +47,6 @@ OTHERS = (
     Unit("openibd.service", "not-found", "inactive"),
     Unit("vdsmd.service", "loaded", "failed"),
 )
-FAILED = (HW, replace(RDMA, active="failed"), *MORE)
 INACTIVE = "the host has an RDMA device, but these are inactive: rdma-hw.target"
 SEVERAL = ", ".join(unit.name for unit in IDLE)
 BY_OPENIBD = "openibd loads the RDMA modules on this host"
@@ -59,7 +58,7 @@ BY_OPENIBD = "openibd loads the RDMA modules on this host"
         (RDMA_CORE_UNITS, "host", "PASS", "no unit of rdma-core has failed"),
         ((), "host", "SKIP", "unknown"),
         (
-            FAILED,
+            (HW, replace(RDMA, active="failed"), *MORE),
             RDMA.name,
             "WARN",
             "/etc/rdma/modules/rdma.conf may name a missing module",
@@ -143,11 +142,9 @@ NEAR_GUID = "0002:c903:00fb:1213"
         ({"pkey": "0x8001"}, "WARN", "no netdev there has 0x8001"),
     ],
 )
-def test_interface_rule(rule, verdict, words):
+def test_interface_rule(judged, rule, verdict, words):
     policy = host_policy(interfaces=(interface_rule(**rule),))
-    found = findings(host_rules.NAMES, HOST, policy)["interface 1"]
-    assert found[0] == verdict
-    assert words in found[1]
+    judged(host_rules.NAMES, HOST, policy, "interface 1", verdict, words)
 
 
 def test_nothing_is_done_by_a_near_name():
@@ -236,12 +233,17 @@ def test_vdsm(version, verdict):
     assert findings(host_rules.VDSM, host)["host"][0] == verdict
 
 
-def test_old_vdsm_fails_where_the_policy_uses_ipoib():
+def test_old_vdsm_fails_where_the_policy_uses_ipoib(judged):
     host = replace(HOST, software=replace(HOST.software, vdsm_version="4.50.0.13"))
     policy = host_policy(interfaces=(interface_rule(device="mlx4_0"),))
-    found = findings(host_rules.VDSM, host, policy)["host"]
-    assert found[0] == "FAIL"
-    assert "VDSM 4.50.0.13 does not report ib0" in found[1]
+    judged(
+        host_rules.VDSM,
+        host,
+        policy,
+        "host",
+        "FAIL",
+        "VDSM 4.50.0.13 does not report ib0",
+    )
 
 
 def test_any_vdsm_without_ipoib():

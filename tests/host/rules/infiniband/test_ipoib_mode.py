@@ -102,14 +102,13 @@ def test_connected_where_it_is_impossible_is_refused_and_fails(facts, why):
 
 
 BONDED = netdev(mtu=65520, mode="connected", uppers=("bond0",))
-OF_BOND = replace(bond(members=("ib0",)), mtu=65520)
 
 
 @pytest.mark.parametrize(
     ("facts", "who"),
     [
         (host(ASKED, networks=LARGE), "network 'storage'"),
-        (host(BONDED, OF_BOND), "bond0"),
+        (host(BONDED, replace(bond(members=("ib0",)), mtu=65520)), "bond0"),
     ],
 )
 def test_datagram_mode_below_an_mtu_that_does_not_fit_is_refused(facts, who):

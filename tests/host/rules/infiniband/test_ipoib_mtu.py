@@ -33,7 +33,6 @@ LINK_2K = "the link has MTU 2048, limited by its other end"
 GROUP = "the broadcast group limits it; the port supports 4092"
 NO_LIMIT = (port(max_mtu=None, active_mtu=None),)
 DOWN = (port(state="DOWN", active_mtu=2048),)
-UP_65520 = netdev(mtu=65520, mode="connected")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ UP_65520 = netdev(mtu=65520, mode="connected")
             host(netdev(mtu=2044), profiles=[profile(mtu=4092)]),
             f"MTU 2044 in datagram mode: {GROUP}",
         ),
-        (host(UP_65520), "MTU 65520 in connected mode: "),
+        (host(netdev(mtu=65520, mode="connected")), "MTU 65520 in connected mode: "),
         (host(**HFI1), "MTU 10236 in datagram mode"),
         # The link MTU of a port that is down does not count.
         (host(netdev(mtu=4092), ports=DOWN), f"MTU 4092 in datagram mode: {PORT_4K}"),
@@ -176,9 +175,6 @@ def test_the_mtu_of_a_bond_member_is_the_bonds():
     assert steps(facts, wanted) == {}
 
 
-ENGINE = "IPOIB-MTU-02"
-
-
 def engine(mtu, *netdevs, **more):
     """A host with a logical network of this MTU."""
     return host(*netdevs, networks=[network(mtu=mtu, **more)])
@@ -224,7 +220,7 @@ AUTO = policy(mtu="auto")
     ],
 )
 def test_the_engines_mtu_is_never_a_step(facts, wanted, verdict, words):
-    text = finding(facts, wanted, ENGINE)
+    text = finding(facts, wanted, "IPOIB-MTU-02")
     assert text.startswith(f"{verdict} network 'storage' sets MTU ")
     assert words in text
     assert not any("MTU" in name for name in steps(facts, wanted))
@@ -309,7 +305,6 @@ def test_the_mtu_after_a_new_port_mtu(now, port_mtu, wanted, changes):
 
 ONLY = "only InfiniBand ports of physical functions of mlx4 have that setting, and this"
 OF_PF = {"physical_function": "0000:03:00.0"}
-ETHERNET = (port(link_layer="Ethernet"),)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +323,7 @@ ETHERNET = (port(link_layer="Ethernet"),)
         ),
         (host(**HFI1), f"{ONLY} is a port of hfi1 (InfiniBand)"),
         (
-            host(adapter=connectx3(4096), ports=ETHERNET),
+            host(adapter=connectx3(4096), ports=(port(link_layer="Ethernet"),)),
             f"{ONLY} is a port of mlx4_core (Ethernet)",
         ),
     ],

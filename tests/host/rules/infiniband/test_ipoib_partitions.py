@@ -47,28 +47,23 @@ def made(facts, wanted=FOLLOW):
 
 
 @pytest.mark.parametrize(
-    ("keys", "children"),
+    ("keys", "own", "children"),
     [
-        (("0xffff", "0x8001", "0x8002"), ["ib0.8001", "ib0.8002"]),
+        (("0xffff", "0x8001", "0x8002"), "0xffff", ["ib0.8001", "ib0.8002"]),
         # A limited member: the kernel sets bit 15 of the child's P_Key anyway.
-        (("0xffff", "0x0001"), ["ib0.8001"]),
-        (("0xffff", "0x8001", "0x0001"), ["ib0.8001"]),
+        (("0xffff", "0x0001"), "0xffff", ["ib0.8001"]),
+        (("0xffff", "0x8001", "0x0001"), "0xffff", ["ib0.8001"]),
         # The default partition, at any index, and the one at index 0 are the base
         # netdev's.
-        (("0x8001", "0xffff", "0x7fff", "0x8002"), ["ib0.8002"]),
-        (("0xffff",), []),
-        (("0xffff", "0x8000", "0x0000", "what", ""), []),
+        (("0x8001", "0xffff", "0x7fff", "0x8002"), "0x8001", ["ib0.8002"]),
+        (("0xffff",), "0xffff", []),
+        (("0xffff", "0x8000", "0x0000", "what", ""), "0xffff", []),
+        # The subnet manager may have replaced it since ib_ipoib was loaded.
+        (("0x8001", "0x8002", "0x8003"), "0x8002", ["ib0.8003"]),
     ],
 )
-def test_each_partition_of_the_table_has_a_child(keys, children):
-    base = netdev(pkey=keys[0])
-    assert made(host(base, ports=table(*keys))) == children
-
-
-def test_the_base_netdevs_own_partition_needs_no_child_where_it_is_not_first():
-    """The subnet manager may have replaced it since ib_ipoib was loaded."""
-    facts = host(netdev(pkey="0x8002"), ports=table("0x8001", "0x8002", "0x8003"))
-    assert made(facts) == ["ib0.8003"]
+def test_each_partition_of_the_table_has_a_child(keys, own, children):
+    assert made(host(netdev(pkey=own), ports=table(*keys))) == children
 
 
 def test_a_followed_child_is_made_as_one_that_the_policy_names():

@@ -158,9 +158,6 @@ def test_why_no_profile_is_made_and_what_to_do(netdevs, subject, why, fix):
     assert mended.startswith(fix)
 
 
-UNMANAGED = NetworkManager(True, (), ("ib0",))
-
-
 @pytest.mark.parametrize(
     ("manager", "words", "fix"),
     [
@@ -171,7 +168,7 @@ UNMANAGED = NetworkManager(True, (), ("ib0",))
             "| systemctl enable --now NetworkManager",
         ),
         (
-            UNMANAGED,
+            NetworkManager(True, (), ("ib0",)),
             "ib0 is an unmanaged device of NetworkManager",
             "unmanaged-devices",
         ),

@@ -174,9 +174,6 @@ def test_without_an_answer_of_nmcli_it_is_not_turned_on(choice):
     assert [text for step in plan.values() for text in shown(step)] == []
 
 
-TO_CONNECTED = {"tso": "on", "transport_mode": "connected"}
-
-
 @pytest.mark.parametrize(
     ("facts", "rule", "why"),
     [
@@ -187,7 +184,7 @@ TO_CONNECTED = {"tso": "on", "transport_mode": "connected"}
         ),
         (
             host(),
-            TO_CONNECTED,
+            {"tso": "on", "transport_mode": "connected"},
             "the plan sets connected mode, and connected mode has no TSO",
         ),
         (

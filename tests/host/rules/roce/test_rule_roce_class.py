@@ -27,7 +27,6 @@ from ovirt_rdma.host.rules import roce
 from ovirt_rdma.host.rules.base import DCB, SYSFS, Finding, Step
 
 NIC = pci("0x1017", address="0000:3b:00.0")
-RULES = (roce.CLASS, roce.TOS)
 FINE = Dcb(
     pfc_priorities=(3,),
     pause_rx=False,
@@ -53,7 +52,7 @@ def host(dcb, driver="mlx5_core", tos=106, **more):
     )
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", (roce.CLASS, roce.TOS))
 def test_without_a_class_in_the_policy_nothing_is_said(rule):
     (said,) = outcomes(rule, host(FINE), host_policy(interfaces=(interface_rule(),)))
     assert (said.verdict, said.subject) == ("SKIP", "host")
@@ -87,10 +86,8 @@ def test_without_a_class_in_the_policy_nothing_is_said(rule):
         (replace(FINE, ecn_priorities=(0,)), wanted(ecn="off"), "PASS", "only, DSCP"),
     ],
 )
-def test_the_class(dcb, policy, verdict, words):
-    found = findings(roce.CLASS, host(dcb), policy)["ens1"]
-    assert found[0] == verdict
-    assert words in found[1]
+def test_the_class(judged, dcb, policy, verdict, words):
+    judged(roce.CLASS, host(dcb), policy, "ens1", verdict, words)
     made = steps(roce.CLASS, host(dcb), policy)
     assert bool(made) == (verdict == "WARN" and "unknown" not in words)
 
@@ -123,11 +120,10 @@ def test_the_step_takes_the_link_down_and_names_whom_that_interrupts():
 
 
 @pytest.mark.parametrize("driver", ["ice", "bnxt_en"])
-def test_another_driver_is_compared_and_left_to_its_vendors_guide(driver):
+def test_another_driver_is_compared_and_left_to_its_vendors_guide(judged, driver):
     assert findings(roce.CLASS, host(FINE, driver), wanted())["ens1"][0] == "PASS"
     dcb = replace(FINE, pfc_priorities=())
-    found = findings(roce.CLASS, host(dcb, driver), wanted())["ens1"]
-    assert found[0] == "WARN"
+    judged(roce.CLASS, host(dcb, driver), wanted(), "ens1", "WARN")
     refused = steps(roce.CLASS, host(dcb, driver), wanted())["ens1"].refused
     assert "for mlx5_core only" in refused
 
@@ -178,10 +174,8 @@ def test_two_priorities_of_one_dscp_are_refused():
         (None, wanted(), "WARN", "is unknown; the policy needs 106"),
     ],
 )
-def test_the_type_of_service(tos, policy, verdict, words):
-    found = findings(roce.TOS, host(FINE, tos=tos), policy)["mlx5_0/1"]
-    assert found[0] == verdict
-    assert words in found[1]
+def test_the_type_of_service(judged, tos, policy, verdict, words):
+    judged(roce.TOS, host(FINE, tos=tos), policy, "mlx5_0/1", verdict, words)
     made = steps(roce.TOS, host(FINE, tos=tos), policy)
     assert bool(made) == (verdict == "WARN")
 
@@ -248,12 +242,17 @@ def test_a_buffer_that_cannot_be_is_refused(buffers, size):
     assert steps(roce.CLASS, host(dcb), wanted(buffer=size))["ens1"].refused
 
 
-def test_a_size_that_the_driver_rounded_is_the_size():
+def test_a_size_that_the_driver_rounded_is_the_size(judged):
     buffers = (Buffer(131072, (0, 1, 2, 4, 5, 6, 7)), Buffer(130944, (3,)))
     dcb = replace(FINE, buffers=buffers)
-    found = findings(roce.CLASS, host(dcb), wanted(buffer=131000))["ens1"]
-    assert found[0] == "PASS"
-    assert "only with a buffer of its own" in found[1]
+    judged(
+        roce.CLASS,
+        host(dcb),
+        wanted(buffer=131000),
+        "ens1",
+        "PASS",
+        "only with a buffer of its own",
+    )
 
 
 PRIORITIES = st.integers(0, 7)
