@@ -92,11 +92,10 @@ def test_the_host_is_read_with_its_marks(tmp_path):
     assert "cannot be read" in root.reader().facts().problems[0]
 
 
-def test_the_time_of_boot(tmp_path):
+def test_the_time_of_boot(tmp_path, problems):
     root = FakeRoot(tmp_path)
     root.booted_at(1_800_000_000)
     assert root.reader().booted_at() == 1_800_000_000
-    problems: list[str] = []
     root.write("/proc/stat", "cpu 1\nbtime soon")
     assert root.reader().booted_at(problems) is None
     assert problems == ["/proc/stat has no btime"]

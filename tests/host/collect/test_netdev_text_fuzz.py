@@ -7,8 +7,6 @@ is read exactly and never raises.
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +21,6 @@ from ovirt_rdma.host.collect.netdevs import (
     with_rdma_details,
 )
 from ovirt_rdma.host.collect.tools import Tools
-from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.facts.devices import TSO_FEATURES, Offload
 from ovirt_rdma.host.facts.model import Facts
 from ovirt_rdma.host.system.tree import FileTree
@@ -147,7 +144,7 @@ SYS_FILES = st.sampled_from(
      "ib0.8001/parent", "ib0.8001/mode", "ib1/phys_port_name", "ib1/address",
      "bond0/bonding/mode", "bond0/bonding/active_slave",
      "bond0/bonding/fail_over_mac"]
-)  # fmt: skip
+).map("/sys/class/net/{}".format)  # fmt: skip
 
 
 @given(
@@ -158,10 +155,9 @@ SYS_FILES = st.sampled_from(
     st.tuples(*(mutated(said, PIECES) for said in (DEVICES, CONNECTIONS, PROFILES))),
 )
 def test_odd_netdevs_make_facts_that_can_be_read_back(
-    host, changes, features, links, general, nmcli
+    host, rewritten, survive_json, changes, features, links, general, nmcli
 ):
     said = dict(zip(("device", "connection", "show"), nmcli))
-    before: dict[str, bytes] = {}
 
     def run(argv):
         if argv[0] == "nmcli":
@@ -170,24 +166,13 @@ def test_odd_netdevs_make_facts_that_can_be_read_back(
             return features
         return links if "addr" in argv else host.runner(argv)
 
-    for name, text in changes:
-        file = host.path / "sys/class/net" / name
-        before.setdefault(name, file.read_bytes() if file.exists() else b"")
-        host.write(f"/sys/class/net/{name}", text.encode("utf-8", "surrogateescape"))
     problems: list[str] = []
     tools, reader = Tools(run, "/"), HostReader(host.path, run)
-    try:
+    with rewritten(host, changes):
         devices = reader.rdma_devices(problems)
         netdevs = with_rdma_details(
             FileTree(host.path), tools, reader.netdevs(problems), devices, problems
         )
-    finally:
-        for name, content in before.items():
-            file = host.path / "sys/class/net" / name
-            if content:
-                file.write_bytes(content)
-            else:
-                file.unlink()
     facts = Facts(
         "hv1",
         "6.1",
@@ -196,7 +181,6 @@ def test_odd_netdevs_make_facts_that_can_be_read_back(
         network_manager=read_network_manager(tools, netdevs, problems),
         problems=tuple(problems),
     )
-    text = model.to_json(facts)
-    assert model.from_json_dict(json.loads(text), "here") == facts
+    assert survive_json(facts)
     assert [n.name for n in netdevs] == ["bond0", "ib0", "ib0.8001", "ib1", "lo"]
     assert all(n.ipoib for n in netdevs if n.name.startswith("ib"))

@@ -24,11 +24,6 @@ from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.tree import FileTree
 
 
-@pytest.fixture
-def host(tmp_path):
-    return FakeRoot(tmp_path)
-
-
 def netdev(name, *addresses, type=1, port=None):
     device = "mlx4_0" if port else None
     return Netdev(

@@ -23,11 +23,6 @@ CX3 = Pci("0000:04:00.0", "0x15b3", "0x1003", "mlx4_core")
 CX6 = Pci("0000:3b:00.0", "0x15b3", "0x101d", "mlx5_core")
 
 
-@pytest.fixture
-def host(tmp_path):
-    return FakeRoot(tmp_path)
-
-
 def adapters(host: FakeRoot):
     problems: list[str] = []
     devices = host.reader().rdma_devices()

@@ -251,9 +251,8 @@ def test_a_line_with_options_loads_nothing():
 DEPENDENCIES = f"/lib/modules/{EL9_KERNEL}/modules.dep"
 
 
-def test_loaded_and_available(host):
+def test_loaded_and_available(host, problems):
     host.modules(loaded=["sunrpc", "xfs"], available=["rpcrdma", "ext4"])
-    problems: list[str] = []
     assert host.reader().modules(problems) == Modules(
         ("sunrpc",), ("rpcrdma", "sunrpc")
     )
@@ -290,10 +289,9 @@ def test_a_module_on_its_way_in_or_out_is_not_loaded(host):
     assert host.reader().modules().loaded == ("nfsv4", "sunrpc")
 
 
-def test_a_kernel_whose_modules_folder_is_gone(host):
+def test_a_kernel_whose_modules_folder_is_gone(host, problems):
     host.modules(loaded=["rpcrdma"])
     (host.path / DEPENDENCIES.lstrip("/")).unlink()
-    problems: list[str] = []
     assert host.reader().modules(problems) == Modules(("rpcrdma",), None)
     assert problems == [f"{DEPENDENCIES} cannot be read: No such file or directory"]
 
@@ -304,8 +302,7 @@ def test_odd_lines_hide_no_module(host):
     assert host.reader().modules() == Modules(("rpcrdma",), ("nfs",))
 
 
-def test_a_release_that_is_no_file_name(host):
+def test_a_release_that_is_no_file_name(host, problems):
     host.write("/proc/sys/kernel/osrelease", b"\x00\xff")
-    problems: list[str] = []
     assert host.reader().modules(problems).available is None
     assert len(problems) == 1

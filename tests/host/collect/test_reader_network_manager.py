@@ -39,8 +39,7 @@ def read(host, problems=None):
     return read_network_manager(tools, netdevs, problems)
 
 
-def test_not_installed_and_not_running(host):
-    problems: list[str] = []
+def test_not_installed_and_not_running(host, problems):
     assert read(host, problems) is None
     host.network_manager(running=False)
     assert read(host, problems) == NetworkManager(running=False)
@@ -112,11 +111,10 @@ def test_properties_that_have_a_value(ib0):
 @pytest.mark.parametrize(
     "name", ["a:b", "back\\slash", "uuid", "-t", "é", "a  b", "\\"]
 )
-def test_profiles_with_odd_names(ib0, name):
+def test_profiles_with_odd_names(ib0, name, problems):
     file = f"/etc/sysconfig/network-scripts/ifcfg-{name}"
     ib0.nm_profile(name, file=file, active_on="ib0", interface_name="ib0")
     ib0.nm_profile("zz", interface_name="")
-    problems: list[str] = []
     first, second = sorted(read(ib0, problems).profiles, key=lambda p: p.name == "zz")
     assert (first.name, first.file, first.interface_name) == (name, file, "ib0")
     assert (second.name, second.interface_name) == ("zz", None)
@@ -153,12 +151,11 @@ def answers(host, **failing):
     host.runner.program("nmcli", nmcli)
 
 
-def test_what_fails_is_said_and_the_rest_is_complete(ib0):
+def test_what_fails_is_said_and_the_rest_is_complete(ib0, problems):
     ib0.nm_device("ib0")
     ib0.nm_profile("ib0", active_on="ib0")
     gone = CommandFailed("Error: x - no such connection profile.", 10)
     answers(ib0, show=gone)
-    problems: list[str] = []
     found = read(ib0, problems)
     assert (found.running, found.managed) == (None, ("ib0",))
     assert [(p.name, p.active_on, p.properties) for p in found.profiles] == [
@@ -243,8 +240,7 @@ def test_without_the_list_of_profiles_it_is_unknown_what_it_does(ib0):
 
 
 @pytest.mark.parametrize("text", ["", "\n", "a:b:c", "running:1\n"])
-def test_an_nmcli_that_tells_no_state(ib0, text):
+def test_an_nmcli_that_tells_no_state(ib0, text, problems):
     answers(ib0, general=text)
-    problems: list[str] = []
     assert read(ib0, problems) == NetworkManager(running=None)
     assert problems == [f"nmcli does not print NetworkManager's state: {text!a}"]

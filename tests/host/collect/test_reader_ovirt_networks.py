@@ -17,8 +17,7 @@ def read(host, problems=None):
     return read_ovirt_networks(FileTree(host.path), problems)
 
 
-def test_a_host_that_vdsm_does_not_know(host):
-    problems: list[str] = []
+def test_a_host_that_vdsm_does_not_know(host, problems):
     assert read(host, problems) == ()
     assert problems == []
 
@@ -63,10 +62,9 @@ def test_what_is_in_force_goes_before_what_is_persistent(host):
         ("\udcff", "is not UTF-8"),
     ],
 )
-def test_a_file_of_something_else_is_said(host, text, words):
+def test_a_file_of_something_else_is_said(host, text, words, problems):
     host.vdsm_network_file("odd", text)
     host.ovirt_network("storage", nic="ib0")
-    problems: list[str] = []
     assert [network.name for network in read(host, problems)] == ["storage"]
     assert len(problems) == 1
     assert "/netconf/nets/odd is not a network of VDSM: " in problems[0]
@@ -74,22 +72,20 @@ def test_a_file_of_something_else_is_said(host, text, words):
     assert "\n" not in problems[0]
 
 
-def test_an_unreadable_file_is_said(host):
+def test_an_unreadable_file_is_said(host, problems):
     host.ovirt_network("storage", nic="ib0")
     host.unreadable("/var/lib/vdsm/staging/netconf/nets/secret")
-    problems: list[str] = []
     assert [network.name for network in read(host, problems)] == ["storage"]
     assert len(problems) == 1
     assert "secret cannot be read" in problems[0]
 
 
-def test_one_file_of_many_names_is_read_so_often_and_no_more(host):
+def test_one_file_of_many_names_is_read_so_often_and_no_more(host, problems):
     """Links cost no space, but facts would have each of the texts."""
     host.ovirt_network("n000", nic="x" * 1_000_000)
     first = host.path / STAGING.lstrip("/") / "n000"
     for number in range(1, 100):
         os.link(first, first.with_name(f"n{number:03}"))
-    problems: list[str] = []
     assert [network.name for network in read(host, problems)] == [
         "n000", "n001", "n002", "n003",
     ]  # fmt: skip
@@ -99,10 +95,9 @@ def test_one_file_of_many_names_is_read_so_often_and_no_more(host):
     ]
 
 
-def test_as_many_networks_as_a_host_may_have(host):
+def test_as_many_networks_as_a_host_may_have(host, problems):
     for number in range(4094):
         host.ovirt_network(f"net{number}", nic="eth0", vlan=number, mtu=9000)
-    problems: list[str] = []
     assert len(read(host, problems)) == 4094
     assert problems == []
 

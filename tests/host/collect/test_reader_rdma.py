@@ -71,13 +71,6 @@ def test_an_infiniband_hca(hca):
     assert not problems
 
 
-def test_what_mounting_asks_for_stays_as_light_as_it_was(hca):
-    reader = hca.reader()
-    (device,) = reader.rdma_devices()
-    assert device.ports[0].pkeys == ()
-    assert not hca.runner.ran
-
-
 def test_a_roce_port_has_no_guid_and_may_have_a_default_gid_type(tmp_path):
     host = connectx5_roce(tmp_path)
     assert only_port(host)[0].default_gid_type is None
@@ -334,9 +327,11 @@ def test_a_port_without_a_rate_and_an_odd_one(rxe):
     assert (port.rate_mbps, problems) == (None, [])
 
 
-def test_infiniband_hca_with_two_ports(tmp_path):
-    problems: list[str] = []
-    (device,) = connectx3_ib(tmp_path).reader().rdma_devices(problems)
+def test_infiniband_hca_with_two_ports(hca, problems):
+    (device,) = hca.reader().rdma_devices(problems)
+    # What a mount asks for is light.
+    assert device.ports[0].pkeys == ()
+    assert not hca.runner.ran
     assert (device.name, device.node_type, device.driver) == (
         "mlx4_0",
         "CA",
@@ -378,8 +373,7 @@ def test_soft_roce_has_no_bus_device(rxe):
     assert {gid.type for gid in device.ports[0].gids} == {"RoCE v2"}
 
 
-def test_a_host_without_rdma_modules_has_no_devices_and_no_problem(tmp_path):
-    problems: list[str] = []
+def test_a_host_without_rdma_modules_has_no_devices_and_no_problem(tmp_path, problems):
     assert without_rdma(tmp_path).reader().rdma_devices(problems) == ()
     assert not problems
 
@@ -436,11 +430,10 @@ def test_a_folder_that_is_no_port_is_none(rxe):
     assert problems == []
 
 
-def test_a_device_that_went_away_hides_no_other(rxe):
+def test_a_device_that_went_away_hides_no_other(rxe, problems):
     rxe.rdma_device("rxe1")
     gone = (rxe.path / "sys/class/infiniband/rxe1").resolve()
     shutil.rmtree(gone)
-    problems: list[str] = []
     (device,) = rxe.reader().rdma_devices(problems)
     assert device.name == "rxe0"
     assert problems == ["/sys/class/infiniband/rxe1 disappeared during the read"]

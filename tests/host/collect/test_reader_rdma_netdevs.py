@@ -60,8 +60,7 @@ def two_ports(host):
 # Ports
 
 
-def test_each_port_of_an_hca_has_its_netdev(two_ports):
-    problems: list[str] = []
+def test_each_port_of_an_hca_has_its_netdev(two_ports, problems):
     netdevs = read(two_ports, problems)
     assert port_of(netdevs["ib0"]) == ("mlx4_0", 1)
     assert port_of(netdevs["ib1"]) == ("mlx4_0", 2)
@@ -192,17 +191,15 @@ def test_what_is_ipoibs_own_of_base_and_children(two_ports):
 
 
 @pytest.mark.parametrize("file", ["mode", "pkey"])
-def test_an_empty_file_of_ipoib_is_said_and_unknown(two_ports, file):
+def test_an_empty_file_of_ipoib_is_said_and_unknown(two_ports, file, problems):
     two_ports.write(f"/sys/class/net/ib0/{file}", "")
-    problems: list[str] = []
     netdevs = read(two_ports, problems)
     assert getattr(netdevs["ib0"].ipoib, file) is None
     assert problems == [f"/sys/class/net/ib0/{file} is empty"]
     assert netdevs["ib1"].ipoib == Ipoib("datagram", "0xffff")
 
 
-def test_an_ipoib_netdev_that_goes_away_is_one_sentence(two_ports):
-    problems: list[str] = []
+def test_an_ipoib_netdev_that_goes_away_is_one_sentence(two_ports, problems):
 
     class Gone(FileTree):
         def text(self, path, problems=None):
@@ -215,11 +212,10 @@ def test_an_ipoib_netdev_that_goes_away_is_one_sentence(two_ports):
     assert found["ib1"].ipoib is not None and "ib0" not in found
 
 
-def test_a_child_whose_ip_link_is_unknown_is_complete_for_the_rest(two_ports):
+def test_a_child_whose_ip_link_is_unknown_is_complete_for_the_rest(two_ports, problems):
     two_ports.pkey_child("ib0", "0x8001", by_ip_link=True)
     failure = CommandFailed("RTNETLINK answers: Operation not permitted", 2)
     two_ports.runner.answer("ip -j -d addr show", failure)
-    problems: list[str] = []
     netdevs = read(two_ports, problems)
     assert netdevs["ib0.8001"].ipoib == Ipoib(sysfs=False)
     assert port_of(netdevs["ib0.8001"]) == ("mlx4_0", 1)  # by its GUID
@@ -229,9 +225,8 @@ def test_a_child_whose_ip_link_is_unknown_is_complete_for_the_rest(two_ports):
 
 
 @pytest.mark.parametrize(("state", "carrier"), [("0", False), ("", None), ("x", None)])
-def test_carrier(two_ports, state, carrier):
+def test_carrier(two_ports, state, carrier, problems):
     two_ports.write("/sys/class/net/ib0/carrier", state)
-    problems: list[str] = []
     assert read(two_ports, problems)["ib0"].carrier is carrier
     assert problems == []
 
@@ -295,20 +290,20 @@ def test_ethtool_is_asked_once_for_all_netdevs_and_never_without_rdma(tmp_path):
         CommandFailed("netlink error: Operation not permitted", 1),
     ],
 )
-def test_without_ethtool_offloads_are_unknown_and_that_is_said(two_ports, failure):
+def test_without_ethtool_offloads_are_unknown_and_that_is_said(
+    two_ports, failure, problems
+):
     two_ports.runner.answer("ethtool -k *", failure)
-    problems: list[str] = []
     netdevs = read(two_ports, problems)
     assert netdevs["ib0"].offloads == ()
     assert problems == [f"ethtool -k * failed: {failure}"]
 
 
 @pytest.mark.parametrize("name", ["-k", "ib0.8001", "a,b", "Features", "é", "x]:[y"])
-def test_netdevs_with_odd_names(host, name):
+def test_netdevs_with_odd_names(host, name, problems):
     host.rdma_device("mlx4_0", pci=HCA)
     host.rdma_port("mlx4_0")
     host.ipoib(name, 1, HCA)
-    problems: list[str] = []
     netdev = read(host, problems)[name]
     assert port_of(netdev) == ("mlx4_0", 1)
     tso = "tx-tcp-segmentation"
@@ -365,10 +360,9 @@ def test_a_bond_without_rdma_is_left_alone(two_ports):
     assert (netdev.bond, netdev.offloads) == (None, ())
 
 
-def test_a_bond_whose_mode_cannot_be_read(two_ports):
+def test_a_bond_whose_mode_cannot_be_read(two_ports, problems):
     two_ports.bond("bond0", ("ib0", "ib1"))
     two_ports.unreadable("/sys/class/net/bond0/bonding/mode")
-    problems: list[str] = []
     assert read(two_ports, problems)["bond0"].bond is None
     assert len(problems) == 1
     assert "/sys/class/net/bond0/bonding/mode" in problems[0]
@@ -387,11 +381,10 @@ def roce(host):
     return host
 
 
-def test_dcb_of_a_roce_port(roce):
+def test_dcb_of_a_roce_port(roce, problems):
     roce.dcb("ens1", pfc=(3, 4), dscp=((26, 3),))
     roce.pause("ens1", rx=True, tx=False)
     roce.ecn("ens1", rp=(3, 5), np=(3,))
-    problems: list[str] = []
     dcb = read(roce, problems)["ens1"].dcb
     assert dcb == Dcb(
         pfc_priorities=(3, 4),
@@ -415,10 +408,9 @@ def test_dcb_of_a_roce_port(roce):
         ),
     ],
 )
-def test_odd_buffers_are_said(roce, text, reason):
+def test_odd_buffers_are_said(roce, text, reason, problems):
     roce.dcb("ens1")
     roce.runner.answer("dcb -j buffer show dev ens1", text)
-    problems: list[str] = []
     assert read(roce, problems)["ens1"].dcb.buffers is None
     said = "dcb -j buffer show dev ens1 printed unexpected text: "
     assert problems == [f"{said}{reason}"]
@@ -458,10 +450,11 @@ def test_the_egress_map_of_a_vlan():
         NotInstalled("No such file or directory"),
     ],
 )
-def test_without_the_program_or_dcb_of_the_driver_nothing_is_said(roce, failure):
+def test_without_the_program_or_dcb_of_the_driver_nothing_is_said(
+    roce, failure, problems
+):
     for what in ("pfc", "app", "buffer"):
         roce.runner.answer(f"dcb -j {what} show dev ens1", failure)
-    problems: list[str] = []
     assert read(roce, problems)["ens1"].dcb is None
     assert problems == []
 
@@ -473,21 +466,19 @@ def test_without_the_program_or_dcb_of_the_driver_nothing_is_said(roce, failure)
         '{"prio_pfc": ["off"]}',  # unknown, and not on
     ],
 )
-def test_an_odd_answer_of_dcb_is_said(roce, text):
+def test_an_odd_answer_of_dcb_is_said(roce, text, problems):
     roce.dcb("ens1")
     roce.runner.answer("dcb -j pfc show dev ens1", text)
-    problems: list[str] = []
     dcb = read(roce, problems)["ens1"].dcb
     assert dcb.pfc_priorities is None
     (sentence,) = problems
     assert sentence.startswith("dcb -j pfc show dev ens1 printed unexpected text: ")
 
 
-def test_a_failure_of_dcb_is_said(roce):
+def test_a_failure_of_dcb_is_said(roce, problems):
     roce.dcb("ens1")
     failure = CommandFailed("Attribute read: Operation not permitted", 1)
     roce.runner.answer("dcb -j pfc show dev ens1", failure)
-    problems: list[str] = []
     dcb = read(roce, problems)["ens1"].dcb
     assert dcb.pfc_priorities is None
     assert problems == [

@@ -44,10 +44,9 @@ def software(host, problems=None):
     return read_software(FileTree(host.path), tools, EL9_KERNEL, problems)
 
 
-def test_a_host_with_nothing_of_it(host):
+def test_a_host_with_nothing_of_it(host, problems):
     for path in ("usr/lib/os-release", "proc/cmdline"):
         (host.path / path).unlink()
-    problems: list[str] = []
     assert software(host, problems) == Software()
     assert problems == [
         "the distribution is unknown: there is no /etc/os-release or "
@@ -56,9 +55,8 @@ def test_a_host_with_nothing_of_it(host):
     assert not [argv for argv in host.runner.ran if argv[0] == "systemctl"]
 
 
-def test_a_tree_that_only_looks_like_a_host_runs_nothing(host):
+def test_a_tree_that_only_looks_like_a_host_runs_nothing(host, problems):
     (host.path / "run/systemd/system").mkdir(parents=True)
-    problems: list[str] = []
     tree = FileTree(host.path)
     found = read_software(tree, Tools(None, "/x"), EL9_KERNEL, problems)
     assert (found, problems) == (Software(distribution="el9"), [])
@@ -115,9 +113,8 @@ def test_distributions(host, name):
         ("NAME=Linux", None),
     ],
 )
-def test_the_administrators_os_release_wins(host, text, name):
+def test_the_administrators_os_release_wins(host, text, name, problems):
     host.write("/etc/os-release", text)
-    problems: list[str] = []
     assert software(host, problems).distribution == name
     assert problems == []
 
@@ -125,9 +122,8 @@ def test_the_administrators_os_release_wins(host, text, name):
 # Packages
 
 
-def test_versions_of_rpm(host):
+def test_versions_of_rpm(host, problems):
     host.package("vdsm", "4.50.5.1")
-    problems: list[str] = []
     found = software(host, problems)
     assert (found.vdsm_version, found.rdma_core) == ("4.50.5.1", None)
     host.package("rdma-core", "46.0")
@@ -135,11 +131,10 @@ def test_versions_of_rpm(host):
     assert problems == []
 
 
-def test_an_rpm_database_that_is_broken(host):
+def test_an_rpm_database_that_is_broken(host, problems):
     host.package("vdsm", "4.50.5.1")
     words = "error: cannot open Packages database in /var/lib/rpm"
     host.runner.answer(r"rpm -q --qf %{VERSION}\n vdsm", CommandFailed(words, 1))
-    problems: list[str] = []
     assert software(host, problems).vdsm_version is None
     assert problems == [rf"rpm -q --qf %{{VERSION}}\n vdsm failed: {words}"]
 
@@ -147,7 +142,7 @@ def test_an_rpm_database_that_is_broken(host):
 # Kernel configuration
 
 
-def test_symbols_that_matter_set_and_not_set(host):
+def test_symbols_that_matter_set_and_not_set(host, problems):
     host.kernel_config(
         "MLX4_CORE_GEN2",
         "XFS_FS",
@@ -156,7 +151,6 @@ def test_symbols_that_matter_set_and_not_set(host):
         LOCALVERSION='""',
         DCB='"odd"',
     )
-    problems: list[str] = []
     assert software(host, problems).kernel_config == (
         KernelOption("DCB", "odd"),
         KernelOption("INFINIBAND", "m"),
@@ -171,10 +165,11 @@ def test_a_configuration_without_any_of_ours_is_one(host):
     assert software(host).kernel_config == ()
 
 
-def test_a_garbled_configuration_gives_way_to_the_one_beside_the_modules(host):
+def test_a_garbled_configuration_gives_way_to_the_one_beside_the_modules(
+    host, problems
+):
     host.write(f"/boot/config-{EL9_KERNEL}", b"\xff\x00CONFIG\n")
     host.write(f"/lib/modules/{EL9_KERNEL}/config", "CONFIG_INFINIBAND=m")
-    problems: list[str] = []
     assert software(host, problems).kernel_config == (KernelOption("INFINIBAND", "m"),)
     assert problems == [f"/boot/config-{EL9_KERNEL} is not a kernel configuration"]
 
@@ -182,10 +177,9 @@ def test_a_garbled_configuration_gives_way_to_the_one_beside_the_modules(host):
 # Units
 
 
-def test_units_that_are_there_and_not(host):
+def test_units_that_are_there_and_not(host, problems):
     host.unit("rdma-hw.target", enabled="static")
     host.unit("vdsmd.service", active="failed")
-    problems: list[str] = []
     found = software(host, problems)
     assert [unit.name for unit in found.units] == list(UNITS)
     by_name = {unit.name: unit for unit in found.units}
@@ -205,19 +199,17 @@ def test_a_subnet_manager_that_runs_here(host, name):
     assert software(host).subnet_manager == name
 
 
-def test_a_systemctl_that_does_not_answer(host):
+def test_a_systemctl_that_does_not_answer(host, problems):
     host.unit("vdsmd.service")
     host.runner.answer(" ".join(COMMAND), CommandFailed("Failed to connect to bus"))
-    problems: list[str] = []
     assert software(host, problems).units == ()
     (problem,) = problems
     assert problem.endswith("failed: Failed to connect to bus")
 
 
-def test_odd_blocks_of_systemctl(host):
+def test_odd_blocks_of_systemctl(host, problems):
     (host.path / "run/systemd/system").mkdir(parents=True)
     text = "Id=a.service\nLoadState=loaded\nx\n\nLoadState=masked\n\nId=b.service\n"
-    problems: list[str] = []
     units = read_units(FileTree(host.path), Tools(lambda argv: text), problems)
     assert units == (Unit("a.service", "loaded", ""), Unit("b.service", "", ""))
     assert problems == []
@@ -235,9 +227,8 @@ def test_odd_blocks_of_systemctl(host):
         ("mlnx-en-5.8-1.1.2.1:", "mlnx-en", "5.8-1.1.2.1"),
     ],
 )
-def test_stacks_that_say_what_they_are(host, said, name, version):
+def test_stacks_that_say_what_they_are(host, said, name, version, problems):
     host.mlnx_ofed(said)
-    problems: list[str] = []
     evidence = (
         "ofed_info -s, /usr/lib/systemd/system/openibd.service, "
         "/etc/infiniband/openib.conf"
@@ -269,9 +260,8 @@ def test_stacks_that_only_modules_or_files_show(host, module, path, evidence):
     assert software(host).stacks == (() if evidence is None else (stack,))
 
 
-def test_a_stack_that_says_nothing_of_use(host):
+def test_a_stack_that_says_nothing_of_use(host, problems):
     host.mlnx_ofed("?")
-    problems: list[str] = []
     (stack,) = software(host, problems).stacks
     assert (stack.name, stack.version) == ("MLNX_OFED or DOCA", None)
     assert problems == ["ofed_info -s printed no version: '?'"]
@@ -313,14 +303,13 @@ def test_rules_that_set_a_mode_and_that_do_not(host, rule, sets):
     assert udev_lines(host) == ((line,) if sets else ())
 
 
-def test_places_order_and_folders(host):
+def test_places_order_and_folders(host, problems):
     host.udev_rules("80-b", MODE, folder="/usr/lib")
     host.udev_rules("80-b", "# off", MODE.replace("connected", "datagram"))
     host.udev_rules("70-a", "", MODE, folder="/run")
     host.udev_rules("90-c", MODE, folder="/lib")
     host.write("/etc/udev/rules.d/60-x.rules.bak", MODE)
     (host.path / "etc/udev/rules.d/90-c.rules").symlink_to("/dev/null")
-    problems: list[str] = []
     assert udev_lines(host, problems) == (
         UdevLine("/run/udev/rules.d/70-a.rules", 2, MODE),
         UdevLine(
@@ -338,10 +327,9 @@ def test_a_rule_over_several_lines_is_at_its_first(host):
     assert (line.line, line.text) == (4, 'C="3", ATTR{mode}="datagram"')
 
 
-def test_a_file_that_cannot_be_read_hides_no_other(host):
+def test_a_file_that_cannot_be_read_hides_no_other(host, problems):
     host.unreadable("/etc/udev/rules.d/10-x.rules")
     host.write("/etc/udev/rules.d/20-y.rules", b"\xff\x00\n" + MODE.encode() + b"\n")
-    problems: list[str] = []
     assert udev_lines(host, problems) == (
         UdevLine("/etc/udev/rules.d/20-y.rules", 2, MODE),
     )
@@ -362,9 +350,8 @@ def test_own_files_as_they_are(host):
     )
 
 
-def test_an_own_file_that_cannot_be_read(host):
+def test_an_own_file_that_cannot_be_read(host, problems):
     host.unreadable(MODULES_LOAD)
-    problems: list[str] = []
     assert software(host, problems).own_files == (OwnFile(MODULES_LOAD, None),)
     assert any(MODULES_LOAD in problem for problem in problems)
 

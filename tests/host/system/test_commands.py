@@ -48,6 +48,8 @@ def test_what_failed_has_both_of_its_streams():
     failed = caught.value
     assert (failed.returncode, failed.stdout) == (1, "said\n")
     assert (str(failed), failed.stderr) == ("last line", "a\nlast line")
+    with pytest.raises(CommandFailed, match=r"^exit status 3$"):
+        run_command(["sh", "-c", "exit 3"])
 
 
 @pytest.mark.parametrize("closed", [True, False])
