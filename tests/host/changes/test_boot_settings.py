@@ -14,7 +14,6 @@ pytestmark = pytest.mark.hypervisor
 
 IB0 = Place("ib0", guid="00:02:c9:03:00:fb:12:31", pci="0000:04:00.0", port=1)
 IB1 = Place("ib1", guid="00:02:c9:03:00:fb:12:32", pci="0000:04:00.0", port=2)
-TSO = "tx-tcp-segmentation"
 
 
 def held(file, after, place=IB0, lasting=False, name=None):
@@ -24,7 +23,7 @@ def held(file, after, place=IB0, lasting=False, name=None):
 
 
 def offload(after, place=IB0):
-    change = Change(OFFLOAD, place.netdev, "on", after, TSO)
+    change = Change(OFFLOAD, place.netdev, "on", after, "tx-tcp-segmentation")
     return AtomicChange("S/x", "live", (change,), place=place, lasting=False)
 
 

@@ -30,9 +30,6 @@ def _case(name):
     return _DECIDED[name]
 
 
-WITH_STEPS = [name for name in HOSTS if _case(name)[2]]
-
-
 def _recovered(host, journal):
     """Start the next process, which nobody kills."""
     host.points = journal.points = Points()
@@ -43,7 +40,7 @@ def _recovered(host, journal):
     return found
 
 
-@pytest.fixture(params=WITH_STEPS)
+@pytest.fixture(params=[name for name in HOSTS if _case(name)[2]])
 def name(request):
     return request.param
 

@@ -17,10 +17,8 @@ from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.system import json_codec
 
-FACTS = Path(__file__).parents[2] / "data" / "facts"
-
 PLAN = plan_document(
-    model.load(FACTS / "rxe-one-mount.json"),
+    model.load((Path(__file__).parents[2] / "data" / "facts") / "rxe-one-mount.json"),
     "/etc/ovirt-rdma/policy.yaml",
     "sha256:0",
     (sample_rules.MODE, sample_rules.REFUSED, sample_rules.OPTION),

@@ -5,8 +5,6 @@ import threading
 from dataclasses import replace
 
 import pytest
-from support.fakes.fake_changes import changing
-from support.fakes.fake_hosts import connectx3_ib
 from support.fakes.fake_root import Pci
 
 from ovirt_rdma.host.changes import boot
@@ -23,8 +21,7 @@ TSO = "tx-tcp-segmentation"
 
 
 @pytest.fixture
-def host(tmp_path):
-    host = changing(connectx3_ib, tmp_path)
+def host(host):
     without_address(host)
     return host
 

@@ -46,13 +46,9 @@ def host(tmp_path):
         host.dcb(name)
         host.pause(name, rx=True, tx=False)
     for name in ("storage", "bond0", "bond0.100"):
-        without_address(host, name)
+        # Nobody uses it, so that links may go down.
+        host._links[name]["addr_info"] = []
     return host
-
-
-def without_address(host, name):
-    """Nobody uses it, so that links may go down."""
-    host._links[name]["addr_info"] = []
 
 
 def steps(host, policy):

@@ -45,6 +45,21 @@ def fake(**parts):
     return FakeHost(host(netdev("ib0", 2044, tso="on"), **parts))
 
 
+@pytest.fixture
+def there():
+    return fake()
+
+
+@pytest.fixture
+def before(there):
+    return there.settings()
+
+
+@pytest.fixture
+def journal():
+    return MemoryJournal()
+
+
 def steps_of(there, wanted):
     return gate(decide(there.facts, wanted, OTHERS).steps, allow_link_down=True).steps
 
@@ -64,27 +79,23 @@ def test_the_listener_hears_of_each_step():
     assert told.lines == ["doing IPOIB-MODE-01/ib0", "done IPOIB-MODE-01/ib0"]
 
 
-def test_a_closed_pipe_stops_nothing():
+def test_a_closed_pipe_stops_nothing(there, journal):
     class Closed(Told):
         def doing(self, *words):
             raise BrokenPipeError
 
         done = note = doing
 
-    there, journal = fake(), MemoryJournal()
     assert applied(there, journal, steps_of(there, CONNECTED), Closed()).run == 1
 
 
-def test_nothing_to_do_begins_no_run():
-    there, journal = fake(), MemoryJournal()
+def test_nothing_to_do_begins_no_run(there, journal):
     result = applied(there, journal, ())
     assert (result.run, result.outcome, journal.data) == (None, "done", Ledger())
 
 
 @pytest.mark.parametrize("forgotten", [("sysfs", "mode"), ("sysfs", "mtu")])
-def test_a_value_that_does_not_stick_takes_all_back(forgotten):
-    there, journal = fake(), MemoryJournal()
-    before = there.settings()
+def test_a_value_that_does_not_stick_takes_all_back(forgotten, there, journal, before):
     there.forgets.add(forgotten)
     wanted = policy(transport_mode="connected", mtu=9000)
     result = applied(there, journal, steps_of(there, wanted))
@@ -96,9 +107,8 @@ def test_a_value_that_does_not_stick_takes_all_back(forgotten):
     assert journal.ledger().runs[-1].sentence == result.sentence
 
 
-def test_a_value_that_cannot_be_read_back_takes_all_back():
+def test_a_value_that_cannot_be_read_back_takes_all_back(there, journal):
     """Also if the property should have no value: none was read."""
-    there, journal = fake(), MemoryJournal()
     there.files[FILE] = "text"
     read, answers = there.read, []
 
@@ -123,9 +133,7 @@ def test_a_smaller_mtu_is_as_good_where_the_group_decides():
     assert there.read(mtu("")).value == "1500"
 
 
-def test_an_effect_that_fails_takes_all_back():
-    there, journal = fake(), MemoryJournal()
-    before = there.settings()
+def test_an_effect_that_fails_takes_all_back(there, journal, before):
 
     def fail(act):
         if act.changes[0].target == MTU:
@@ -138,8 +146,7 @@ def test_an_effect_that_fails_takes_all_back():
     assert there.settings() == before
 
 
-def test_what_cannot_be_set_back_is_named_with_the_way_to_do_it():
-    there, journal = fake(), MemoryJournal()
+def test_what_cannot_be_set_back_is_named_with_the_way_to_do_it(there, journal):
     there.forgets.add(("offload", "tx-tcp-segmentation"))
     there.on_undo = _refuse(MODE)
     steps = [
@@ -167,10 +174,11 @@ def test_what_cannot_be_set_back_is_named_with_the_way_to_do_it():
 
 def test_what_cannot_be_set_back_is_no_change_of_others_without_a_command_either(
     monkeypatch,
+    there,
+    journal,
 ):
     """No command restores the GUIDs of virtual functions, for example."""
     monkeypatch.setattr(Sysfs, "manual_fix", lambda *_: "")
-    there, journal = fake(), MemoryJournal()
     there.on_undo = _refuse(MTU)
     one = step(mtu("1500"))
     result = applied(there, journal, [one], verify=lambda: {one.id})
@@ -179,8 +187,7 @@ def test_what_cannot_be_set_back_is_no_change_of_others_without_a_command_either
     assert [(left.failed, left.fix) for left in result.left] == [(True, "")]
 
 
-def test_what_cannot_be_set_back_keeps_nothing_else_from_going_back():
-    there, journal = fake(), MemoryJournal()
+def test_what_cannot_be_set_back_keeps_nothing_else_from_going_back(there, journal):
     there.on_undo = _refuse(MTU)
     tso = Change("offload", "ib0", "on", "off", "tx-tcp-segmentation")
     both = step(tso, mtu("1500"))
@@ -198,8 +205,7 @@ def _refuse(*targets):
     return refuse
 
 
-def test_a_rollback_that_does_not_stick_is_no_rollback():
-    there, journal = fake(), MemoryJournal()
+def test_a_rollback_that_does_not_stick_is_no_rollback(there, journal):
     there.forgets_undo.add(("sysfs", "mtu"))
     result = applied(
         there, journal, [step(mtu("1500"))], verify=lambda: ["IPOIB-MTU-01/ib0"]
@@ -209,9 +215,7 @@ def test_a_rollback_that_does_not_stick_is_no_rollback():
     assert "mtu of ib0 was not restored to 2044: it is 1500" in result.sentence
 
 
-def test_a_step_that_is_still_planned_takes_all_back():
-    there, journal = fake(), MemoryJournal()
-    before = there.settings()
+def test_a_step_that_is_still_planned_takes_all_back(there, journal, before):
     steps = steps_of(there, CONNECTED)
     result = applied(there, journal, steps, verify=lambda: {steps[0].id})
     assert result.sentence == (
@@ -234,23 +238,19 @@ def test_some_steps_may_be_planned_again():
     assert applied(there, journal, [one], verify=lambda: [one.id]).outcome != "done"
 
 
-def test_a_host_that_cannot_be_read_again_takes_all_back():
+def test_a_host_that_cannot_be_read_again_takes_all_back(there, journal, before):
     def unreadable():
         raise Problem("some-id", "the host cannot be read")
 
-    there, journal = fake(), MemoryJournal()
-    before = there.settings()
     result = applied(there, journal, [step(mtu("1500"))], verify=unreadable)
     assert result.sentence == "the host cannot be read; all is as before"
     assert there.settings() == before
 
 
-def test_a_fault_of_ours_takes_all_back_and_is_not_hidden():
+def test_a_fault_of_ours_takes_all_back_and_is_not_hidden(there, journal, before):
     def faulty():
         raise KeyError("a fault")
 
-    there, journal = fake(), MemoryJournal()
-    before = there.settings()
     with pytest.raises(KeyError):
         applied(there, journal, [step(mtu("1500"))], verify=faulty)
     assert there.settings() == before
@@ -288,20 +288,18 @@ def test_what_has_changed_since_the_plan_is_refused(change, id, words):
     assert (there.effects, journal.data) == (0, Ledger())
 
 
-def test_what_cannot_be_read_is_refused():
-    there, journal = fake(), MemoryJournal()
+def test_what_cannot_be_read_is_refused(there, journal):
     there.read = lambda *words: Reading(None, "nmcli does not answer")
     with problem("value-unreadable", "nmcli does not answer"):
         applied(there, journal, [step(mtu("1500"))])
     assert journal.data == Ledger()
 
 
-def test_a_timer_that_cannot_be_set_keeps_all_from_being_done():
+def test_a_timer_that_cannot_be_set_keeps_all_from_being_done(there, journal):
     def no_timer(run):
         assert run == 1
         raise Problem("timer-not-set", "there is no systemd")
 
-    there, journal = fake(), MemoryJournal()
     with pytest.raises(Problem, match="there is no systemd"):
         applied(there, journal, [step(mtu("1500"))], on_begin=no_timer, confirm_by=9)
     assert there.effects == 0
@@ -313,9 +311,9 @@ def test_a_timer_that_cannot_be_set_keeps_all_from_being_done():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_asked_to_end_a_run_finishes_the_act_in_hand_and_takes_all_back(number):
-    there, journal = fake(), MemoryJournal()
-    before = there.settings()
+def test_asked_to_end_a_run_finishes_the_act_in_hand_and_takes_all_back(
+    number, there, journal, before
+):
     earlier = signal.getsignal(number)
     there.on_do = lambda act: os.kill(os.getpid(), number)
     result = applied(there, journal, steps_of(there, CONNECTED))
@@ -327,9 +325,7 @@ def test_asked_to_end_a_run_finishes_the_act_in_hand_and_takes_all_back(number):
     assert signal.getsignal(number) is earlier
 
 
-def test_asked_to_end_while_it_is_proved_takes_all_back():
-    there, journal = fake(), MemoryJournal()
-    before = there.settings()
+def test_asked_to_end_while_it_is_proved_takes_all_back(there, journal, before):
 
     def prove():
         os.kill(os.getpid(), signal.SIGTERM)
@@ -353,17 +349,14 @@ def heard(number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGPIPE])
-def test_a_lost_terminal_stops_nothing(number):
-    there, journal = fake(), MemoryJournal()
+def test_a_lost_terminal_stops_nothing(number, there, journal):
     there.on_do = lambda act: os.kill(os.getpid(), number)
     with heard(number) as came:
         assert applied(there, journal, steps_of(there, CONNECTED)).outcome == "done"
     assert came == []
 
 
-def test_asked_to_end_a_revert_goes_on():
-    there, journal = fake(), MemoryJournal()
-    before = there.settings()
+def test_asked_to_end_a_revert_goes_on(there, journal, before):
     applied(there, journal, steps_of(there, CONNECTED))
     there.on_undo = lambda act: os.kill(os.getpid(), signal.SIGTERM)
     with heard(signal.SIGTERM) as came:
@@ -372,9 +365,7 @@ def test_asked_to_end_a_revert_goes_on():
     assert there.settings() == before
 
 
-def test_asked_to_end_a_recovery_ends_when_all_is_as_before():
-    there, journal = fake(), MemoryJournal()
-    before = there.settings()
+def test_asked_to_end_a_recovery_ends_when_all_is_as_before(there, journal, before):
 
     def cut(act):
         raise SystemExit
@@ -499,8 +490,7 @@ def test_a_boot_takes_it_back():
     assert there.settings() == before
 
 
-def test_an_open_run_that_cannot_be_noted_keeps_others_from_beginning():
-    there, journal = fake(), MemoryJournal()
+def test_an_open_run_that_cannot_be_noted_keeps_others_from_beginning(there, journal):
     journal.write(Ledger((Run(1, "apply", "at"),)))
     for work in (
         lambda: applied(there, journal, [step(mtu("1500"))]),

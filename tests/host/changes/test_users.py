@@ -507,14 +507,13 @@ class Tree:
                 yield name
 
 
-KINDS = ("vlan", "bond", "bridge", "macvtap", "tun", "ipoib")
-
-
 @st.composite
 def trees(draw) -> Tree:
     tree = Tree()
     for number in range(draw(st.integers(0, 7))):
-        kind = draw(st.sampled_from(KINDS))
+        kind = draw(
+            st.sampled_from(("vlan", "bond", "bridge", "macvtap", "tun", "ipoib"))
+        )
         places = [base.name for base in BASES[:3]]
         places += [n for n, k in tree.kinds.items() if k not in ("tun", "macvtap")]
         if kind == "tun":

@@ -54,7 +54,9 @@ class Stage:
         store(policy, "p.yaml", self.host.path / POLICY_JSON.lstrip("/"))
         self.host.write(FOLLOW_PARTITIONS, own_text(["partitions: follow"]))
 
-    def follower(self):
+    def follower(self, *keys):
+        if keys:
+            self.table(*keys)
         task = FollowPartitions(self.host.path, self.host.runner)
         return TaskRuns(task, self.host.path, self.said)
 
@@ -113,8 +115,7 @@ def test_a_partition_that_appears_is_acted_on_at_once(stage):
 
 
 def test_one_that_disappears_is_acted_on_at_the_second_look(stage):
-    follower = stage.follower()
-    stage.table("0xffff", "0x8001")
+    follower = stage.follower("0xffff", "0x8001")
     follower.run()
     assert stage.take() == ([], [])
     stage.table(*KEYS)
@@ -134,8 +135,7 @@ def test_a_table_with_an_entry_that_cannot_be_read_takes_nothing_away(stage):
 
 
 def test_what_fails_is_tried_less_and_less_often_and_told_once(stage):
-    follower = stage.follower()
-    stage.table(*KEYS, "0x8005")
+    follower = stage.follower(*KEYS, "0x8005")
     stage.answer = FAILED
     tried = []
     for look in range(80):
@@ -147,8 +147,7 @@ def test_what_fails_is_tried_less_and_less_often_and_told_once(stage):
 
 
 def test_a_new_difference_does_not_wait(stage):
-    follower = stage.follower()
-    stage.table(*KEYS, "0x8005")
+    follower = stage.follower(*KEYS, "0x8005")
     stage.answer = FAILED
     follower.run()
     assert stage.take() == ([(("ib0.8005",), ())], [FAILED.sentences[0]])
@@ -160,8 +159,7 @@ def test_a_new_difference_does_not_wait(stage):
 
 
 def test_another_reason_is_told(stage):
-    follower = stage.follower()
-    stage.table(*KEYS, "0x8005")
+    follower = stage.follower(*KEYS, "0x8005")
     for sentence in ("one", "one", "two"):
         stage.answer = Outcome((sentence,))
         looks(follower, 30)
@@ -182,8 +180,7 @@ def test_what_came_right_and_fails_again_is_told_again(stage):
     [Outcome(("run 3 awaits confirmation",), waits=True), LockHeld("some-id", "held")],
 )
 def test_while_another_run_is_at_work_each_look_asks(stage, answer):
-    follower = stage.follower()
-    stage.table(*KEYS, "0x8005")
+    follower = stage.follower(*KEYS, "0x8005")
     stage.answer = answer
     looks(follower, 9)
     asked, said = stage.take()
@@ -195,8 +192,7 @@ def test_while_another_run_is_at_work_each_look_asks(stage, answer):
 
 
 def test_a_journal_that_cannot_be_used_is_told_once(stage):
-    follower = stage.follower()
-    stage.table(*KEYS, "0x8005")
+    follower = stage.follower(*KEYS, "0x8005")
     stage.answer = Problem("some-id", "the journal is damaged\nin two lines")
     looks(follower, 8)
     asked, said = stage.take()
@@ -211,8 +207,7 @@ def test_a_journal_that_cannot_be_used_is_told_once(stage):
     ],
 )
 def test_nothing_is_done_before_what_was_killed_is_taken_back(stage, recovers, told):
-    follower = stage.follower()
-    stage.table(*KEYS, "0x8005")
+    follower = stage.follower(*KEYS, "0x8005")
     stage.recovers = recovers
     looks(follower, 3)
     assert stage.take() == ([], told)
@@ -222,8 +217,7 @@ def test_nothing_is_done_before_what_was_killed_is_taken_back(stage, recovers, t
 
 
 def test_the_policy_in_force_is_followed(stage):
-    follower = stage.follower()
-    stage.table(*KEYS, "0x8005")
+    follower = stage.follower(*KEYS, "0x8005")
     stage.policy(partitions=None)
     for policy in (lambda: None, (stage.host.path / POLICY_JSON.lstrip("/")).unlink):
         policy()
@@ -244,8 +238,7 @@ def test_the_interval_is_that_of_the_policy(stage):
 
 
 def test_before_apply_and_after_revert_nothing_is_done(stage):
-    follower = stage.follower()
-    stage.table(*KEYS, "0x8005")
+    follower = stage.follower(*KEYS, "0x8005")
     (stage.host.path / FOLLOW_PARTITIONS.lstrip("/")).unlink()
     assert "IPOIB-PKEY-02 is not applied" in follower.run().sentence
     (stage.host.path / FOLLOW_PARTITIONS.lstrip("/")).symlink_to("/etc/passwd")
@@ -255,8 +248,7 @@ def test_before_apply_and_after_revert_nothing_is_done(stage):
 
 def test_a_broken_policy_is_not_acted_on_though_it_has_a_copy(stage):
     """Its copy counts only for what reads."""
-    follower = stage.follower()
-    stage.table(*KEYS, "0x8005")
+    follower = stage.follower(*KEYS, "0x8005")
     stage.host.write(POLICY_JSON, "{")
     looks(follower, 3)
     assert stage.take() == ([], [])

@@ -16,6 +16,7 @@ from support.fakes.fake_changes import ChangingRoot, changing
 from support.fakes.fake_hosts import connectx3_ib
 from support.host.daemon_task import TaskRuns
 from support.host.effects_host import apply_steps, revert
+from support.host.memory_host import Killed
 
 from ovirt_rdma.host.changes.boot import boot_settings
 from ovirt_rdma.host.changes.journal import DONE, PARTITIONS, REVERT, Journal
@@ -41,7 +42,6 @@ host:
     - match: {link_layer: infiniband}
       partitions: follow
 """
-CREATE = "/sys/class/net/ib0/create_child"
 
 
 @dataclass
@@ -317,7 +317,7 @@ def test_a_policy_that_follows_no_more_keeps_all(site):
 def test_networkmanager_or_the_kernel_refuses(site):
     managed = bool(site.host._nm_profiles)
     site.host.takes_profiles = False
-    site.host.refusals[CREATE] = errno.ENOTUNIQ
+    site.host.refusals["/sys/class/net/ib0/create_child"] = errno.ENOTUNIQ
     site.table("0x8001")
     (said,) = site.look(6)
     assert said.startswith("ib0.8001 could not be made: ")
@@ -408,10 +408,6 @@ def test_a_run_that_awaits_confirmation_is_waited_for(site):
     revert(host.effects(), Journal(host.path), host.reader().facts(), site)
     site.look()
     assert site.children == ["ib0.8001", "ib0.8003"]
-
-
-class Killed(BaseException):
-    pass
 
 
 def killed_in_the_middle(site, run):

@@ -125,6 +125,12 @@ class Stage:
         self.now += seconds
         return self.daemon.turn()
 
+    def ran(self, result=None, **sent):
+        """Turn, end the newest run, and turn."""
+        self.turn()
+        self.children[-1].end(result, **sent)
+        self.turn()
+
     def runs(self, name="fake"):
         return [child for child in self.children if child.task.name == name]
 
@@ -191,9 +197,7 @@ def test_the_first_run_may_wait(tmp_path):
 
 
 def test_what_a_run_carries_is_there_in_the_next_one(stage):
-    stage.turn()
-    stage.children[0].end(carried={"runs": 7})
-    stage.turn()
+    stage.ran(carried={"runs": 7})
     assert stage.tasks[0].runs == 7
 
 
@@ -252,9 +256,7 @@ def test_a_policy_that_cannot_be_used_is_not_one_that_does_not_want_the_task(
 
 
 def test_another_policy_is_followed_at_once(stage):
-    stage.turn()
-    stage.children[0].end()
-    stage.turn()
+    stage.ran()
     stage.policy(20)
     stage.turn(1)
     assert len(stage.children) == 2
@@ -287,9 +289,7 @@ def test_a_task_that_changes_the_host_leaves_apply_its_time(tmp_path):
 
 
 def test_a_task_that_the_policy_wants_no_more_runs_once_to_tidy_up(stage):
-    stage.turn()
-    stage.children[0].end()
-    stage.turn()
+    stage.ran()
     stage.policy(None)
     stage.turn()
     stage.children[1].end()
@@ -324,9 +324,7 @@ def test_a_policy_that_did_not_change_is_read_once(stage, monkeypatch):
 
 def test_reload_runs_all_tasks_now(tmp_path):
     stage = Stage(tmp_path, Fake(), Fake("later", first_s=300))
-    stage.turn()
-    stage.children[0].end()
-    stage.turn()
+    stage.ran()
     stage.daemon.hurry()
     stage.turn(1)
     assert [len(stage.runs(name)) for name in ("fake", "later")] == [2, 1]
@@ -337,9 +335,7 @@ def test_reload_runs_all_tasks_now(tmp_path):
 
 def failed(stage, sentence="no"):
     """A run that raises."""
-    stage.turn()
-    stage.children[-1].end(Result(sentence), state=FAILED)
-    stage.turn()
+    stage.ran(Result(sentence), state=FAILED)
 
 
 def test_what_is_wrong_is_told_once_and_when_it_is_over(stage):
@@ -348,9 +344,7 @@ def test_what_is_wrong_is_told_once_and_when_it_is_over(stage):
         assert stage.state().state == FAILED
         stage.now += 10
     assert stage.notes == ["fake: failed: no"]
-    stage.turn()
-    stage.children[-1].end()
-    stage.turn()
+    stage.ran()
     assert stage.notes == ["fake: failed: no", "fake: works again"]
     stage.now += 10
     failed(stage)
@@ -359,9 +353,7 @@ def test_what_is_wrong_is_told_once_and_when_it_is_over(stage):
 
 def test_problems_are_told_once(stage):
     for problems in (("a",), ("a", "b"), ("a", "b"), (), ("a",)):
-        stage.turn()
-        stage.children[-1].end(Result("done", problems))
-        stage.turn()
+        stage.ran(Result("done", problems))
         assert stage.state().state == (PROBLEM if problems else OK)
         stage.now += 10
     assert stage.notes == ["fake: a", "fake: b", "fake: a"]
@@ -470,9 +462,7 @@ HELD = Result("another run is changing this host", next_s=30.0)
 
 def locked(stage):
     """A run that does not get the lock."""
-    stage.turn()
-    stage.children[-1].end(HELD, state=WAITS)
-    stage.turn()
+    stage.ran(HELD, state=WAITS)
     stage.now += 30
 
 
@@ -483,9 +473,7 @@ def test_a_first_run_without_the_lock_says_nothing_of_the_host(stage):
 
 def test_what_is_wrong_stays_so_while_another_run_has_the_lock(stage):
     for _ in range(2):
-        stage.turn()
-        stage.children[-1].end(Result("done", ("a",)))
-        stage.turn()
+        stage.ran(Result("done", ("a",)))
         stage.now += 10
         locked(stage)
         assert (stage.state().state, stage.state().problems) == (PROBLEM, ("a",))
@@ -502,9 +490,7 @@ def test_a_failure_stays_one_while_another_run_has_the_lock(stage):
 
 
 def test_what_was_well_is_well_while_another_run_has_the_lock(stage):
-    stage.turn()
-    stage.children[-1].end()
-    stage.turn()
+    stage.ran()
     stage.now += 10
     locked(stage)
     assert (stage.state().state, stage.state().sentence) == (OK, HELD.sentence)

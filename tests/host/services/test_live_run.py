@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
-from support.fakes.fake_changes import ChangingRoot, changing
-from support.fakes.fake_hosts import connectx3_ib
 
 from ovirt_rdma.host.changes.journal import (
     DONE,
@@ -16,16 +14,12 @@ from ovirt_rdma.host.changes.journal import (
 )
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import JOURNAL, POLICY_JSON, under
-from ovirt_rdma.host.policy.load import parse_policy
-from ovirt_rdma.host.policy.store import StoredPolicyProblem, store
-from ovirt_rdma.host.services.hook_runs import live_run
+from ovirt_rdma.host.policy.store import StoredPolicyProblem
 from ovirt_rdma.host.system.lock import one_run
 
 pytestmark = pytest.mark.hypervisor
 
 TSO_OFF = """\
-version: 1
-host:
   interfaces:
     - match: {port: 1}
       tso: off
@@ -33,44 +27,6 @@ host:
       tso: off
       transport_mode: connected
 """
-
-
-@dataclass
-class Site:
-    host: ChangingRoot
-    said: list = field(default_factory=list)
-
-    def policy(self, text):
-        policy = parse_policy(text, "p.yaml").policy
-        store(policy, "p.yaml", under(self.host.path, POLICY_JSON))
-
-    def live(self, netdevs=None):
-        """Do the live steps; return the lines of the log."""
-        del self.said[:]
-        live_run(
-            self.host.path,
-            "before_vdsm_start",
-            self.said.append,
-            netdevs,
-            run=self.host.run,
-            host=self.host.effects(),
-        )
-        return self.said
-
-    @property
-    def runs(self):
-        runs = Journal(self.host.path).ledger().runs
-        return [(run.verb, run.by, run.outcome) for run in runs]
-
-    @property
-    def held(self):
-        held = Journal(self.host.path).ledger().applied
-        return list(dict.fromkeys(entry.step for entry in held))
-
-
-@pytest.fixture
-def site(tmp_path):
-    return Site(changing(connectx3_ib, tmp_path))
 
 
 def test_live_steps_are_done_and_others_told(site):

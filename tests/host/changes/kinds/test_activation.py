@@ -4,8 +4,6 @@ NetworkManager refuses no later Reapply.
 """
 
 import pytest
-from support.fakes.fake_changes import changing
-from support.fakes.fake_hosts import connectx3_ib
 
 from ovirt_rdma.host.changes.journal import DONE
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange, EffectFailed
@@ -30,8 +28,7 @@ ACTS = [
 
 
 @pytest.fixture
-def host(tmp_path):
-    host = changing(connectx3_ib, tmp_path)
+def host(host):
     host.network_manager()
     host.write("/sys/class/net/ib0/carrier", "1")
     host.uuid = host.nm_profile("ib0")
@@ -86,22 +83,17 @@ def test_nor_does_an_ethernet_netdevs():
         assert needs_activation(change) is needs
 
 
-def test_a_profile_that_is_active_on_several_netdevs_is_left_to_their_next_setup(host):
-    """NetworkManager may activate it on another netdev, whose users are not known."""
-    host._nm_profiles[host.uuid].row["DEVICE"] = "ib0,ib1"
-    host.effects().do(act(host, MODE, "datagram", "connected"))
-    assert host.activated == []
-
-
-def test_what_is_not_active_is_not_activated(host):
-    host._forget("ib0")
-    host.effects().do(act(host, MODE, "datagram", "connected"))
-    assert host.activated == []
-
-
-def test_a_live_act_activates_nothing(host):
-    """The profile has become active since the plan was made."""
-    host.effects().do(act(host, MODE, "datagram", "connected", LIVE))
+@pytest.mark.parametrize("why", ["on several netdevs", "not active", "live"])
+def test_what_is_not_activated(host, why):
+    """NetworkManager may activate a profile of several netdevs on another one, whose
+    users are not known. One of a live step has become active since the plan was made.
+    """
+    if why == "on several netdevs":
+        host._nm_profiles[host.uuid].row["DEVICE"] = "ib0,ib1"
+    if why == "not active":
+        host._forget("ib0")
+    effect = LIVE if why == "live" else LINK_DOWN
+    host.effects().do(act(host, MODE, "datagram", "connected", effect))
     assert host.activated == []
 
 

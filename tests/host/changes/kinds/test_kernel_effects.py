@@ -5,8 +5,6 @@ import errno
 from dataclasses import replace
 
 import pytest
-from support.fakes.fake_changes import changing
-from support.fakes.fake_hosts import connectx3_ib
 from support.fakes.fake_root import Pci
 
 from ovirt_rdma.host.changes.kinds.kind import (
@@ -27,11 +25,6 @@ HCA = "0000:04:00.0"
 PORT_MTU = f"/sys/bus/pci/devices/{HCA}/mlx4_port1_mtu"
 TSO = "tx-tcp-segmentation"
 UNIT_NAME = "ovirt-rdma-opensm@0x0002c90300fb1231.service"
-
-
-@pytest.fixture
-def host(tmp_path):
-    return changing(connectx3_ib, tmp_path)
 
 
 def sysfs(file, before, after, name="ib0", clamped=False):

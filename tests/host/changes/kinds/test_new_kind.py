@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.fakes.fake_changes import changing
-from support.fakes.fake_hosts import connectx3_ib
 from support.host.effects_host import Told, apply_steps, recover, revert
+from support.host.memory_host import Killed
 from support.problems import problem
 
 from ovirt_rdma.cli.host.runs import describe_changes
@@ -87,9 +86,8 @@ STEP = Step(
 
 
 @pytest.fixture
-def host(tmp_path, monkeypatch):
+def host(host, monkeypatch):
     monkeypatch.setattr(registry, "KINDS", (*registry.KINDS, Sysctl))
-    host = changing(connectx3_ib, tmp_path)
     host.write(f"/proc/sys/{SLOTS.replace('.', '/')}", "128")
     host.kernel_write = lambda path, data: path.write_bytes(data)
     return host
@@ -137,9 +135,6 @@ def test_a_failure_is_rolled_back(host):
 
 
 def test_a_killed_run_is_rolled_back(host):
-    class Killed(BaseException):
-        pass
-
     def kill(path, data):
         path.write_bytes(data)
         raise Killed
@@ -185,7 +180,6 @@ def test_a_present_value_that_no_undo_could_restore_is_refused(host):
     assert (present(host), journal.ledger().runs) == ("many", ())
 
 
-CONSTANTS = {"SYSFS", "PROFILE", "OFFLOAD", "FILE", "MODULE", "UNIT"}
 PRODUCT = Path(registry.__file__).parents[3]
 
 
@@ -198,5 +192,5 @@ def test_nobody_else_asks_for_the_kind_of_a_change(folder):
         for node in ast.walk(ast.parse(path.read_bytes()))
         if isinstance(node, ast.Compare)
         and {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-        & CONSTANTS
+        & {"SYSFS", "PROFILE", "OFFLOAD", "FILE", "MODULE", "UNIT"}
     ] == []

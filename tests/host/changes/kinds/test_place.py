@@ -3,7 +3,7 @@
 
 import pytest
 from support.fakes.fake_changes import ChangingRoot, changing
-from support.fakes.fake_hosts import connectx3_ib, connectx5_roce
+from support.fakes.fake_hosts import connectx5_roce
 from support.fakes.fake_root import Pci
 
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange, Host, Place, present_name
@@ -14,11 +14,6 @@ pytestmark = pytest.mark.hypervisor
 
 HCA = "0000:04:00.0"
 GUID = "00:02:c9:03:00:fb:12:31"
-
-
-@pytest.fixture
-def host(tmp_path):
-    return changing(connectx3_ib, tmp_path)
 
 
 def mtu(name):

@@ -30,8 +30,7 @@ FOLDER = "etc/NetworkManager/system-connections"
 
 
 @pytest.fixture
-def host(tmp_path):
-    host = changing(connectx3_ib, tmp_path)
+def host(host):
     host.network_manager()
     host.nm_device("ib0", "disconnected")
     host.nm_device("ib1", "unavailable")
