@@ -697,24 +697,23 @@ class TestFapolicyd:
         assert fapolicyd.enable().steps
 
     @pytest.mark.parametrize(
-        "mode, path", [("vdsmd", LAUNCHER), ("vdsmd", HOOK), ("host", HOOK)]
+        "mode, path, added",
+        [
+            ("vdsmd", LAUNCHER, LAUNCHER),
+            ("vdsmd", HOOK, HOOK),
+            ("host", HOOK, HOOK),
+            # The user vdsm may open only trusted Python files.
+            ("vdsmd", LOADED, PACKAGE),
+        ],
     )
-    def test_what_is_not_trusted_is_refused(self, fapolicyd, mode, path):
+    def test_what_is_not_trusted_is_refused(self, fapolicyd, mode, path, added):
         fapolicyd.trusted.remove(path)
         before = fapolicyd.tree()
-        with problem("fapolicyd-untrusted", f"does not trust {path}: ") as caught:
+        with problem("fapolicyd-untrusted", f"does not trust {added}: ") as caught:
             fapolicyd.enable(mode)
-        add = f"fapolicyd-cli --file add {path} --trust-file ovirt-rdma"
+        add = f"fapolicyd-cli --file add {added} --trust-file ovirt-rdma"
         assert caught.value.fix.endswith(f"{add}; fapolicyd-cli --update")
         assert fapolicyd.tree() == before
-
-    def test_what_the_launcher_loads_has_to_be_trusted_too(self, fapolicyd):
-        """The user vdsm may open only trusted Python files."""
-        fapolicyd.trusted.remove(LOADED)
-        with problem("fapolicyd-untrusted") as caught:
-            fapolicyd.enable()
-        add = f"fapolicyd-cli --file add {PACKAGE} --trust-file ovirt-rdma"
-        assert caught.value.fix.endswith(f"{add}; fapolicyd-cli --update")
 
     def test_what_stands_for_the_package_is_a_file_of_it(self):
         """`--file add` of another folder would leave it refused for ever."""
@@ -749,12 +748,9 @@ class TestFapolicyd:
 
     def test_not_running_permissive_or_mute_is_no_reason(self, fapolicyd):
         fapolicyd.trusted.clear()
-        fapolicyd.fapolicyd = "inactive"
-        assert fapolicyd.enable().steps
-        fapolicyd.disable()
-        fapolicyd.fapolicyd = "mute"
-        assert fapolicyd.enable().steps
-        fapolicyd.disable()
+        for fapolicyd.fapolicyd in ("inactive", "mute"):
+            assert fapolicyd.enable().steps
+            fapolicyd.disable()
         fapolicyd.fapolicyd = "active"
         fapolicyd.write("/etc/fapolicyd/fapolicyd.conf", "permissive = 1\n")
         assert fapolicyd.enable().steps

@@ -19,11 +19,9 @@ from ovirt_rdma.host.fabric.partitions_conf import (
     render,
 )
 
-WHERE = "partitions.conf"
-
 
 def read(text: str) -> tuple[Definition, ...]:
-    return parse(text.encode("utf-8"), WHERE)
+    return parse(text.encode("utf-8"), "partitions.conf")
 
 
 def ids(text: str) -> list[str]:

@@ -268,11 +268,10 @@ MOUNTS = st.builds(
         )
     ),
 )
-PORTS = st.builds(port, symbol_error=NUMBERS, port_rcv_packets=NUMBERS)
 SAMPLES = st.builds(
     lambda one, other, s: sample(one, taken_s=s, ports=(other,)),
     MOUNTS,
-    PORTS,
+    st.builds(port, symbol_error=NUMBERS, port_rcv_packets=NUMBERS),
     st.floats(0, 1e9),
 )
 

@@ -70,13 +70,10 @@ def test_a_vlan_has_its_tag_and_its_parent():
     assert all(other.vlan is None for other in found.values() if other != vlan)
 
 
-def renamed(facts, old, new):
-    netdevs = (replace(n, name=new) if n.name == old else n for n in facts.netdevs)
-    return replace(facts, netdevs=tuple(netdevs))
-
-
 def test_a_vlan_with_another_name_has_the_tag_of_its_network_or_none():
-    facts = renamed(VLANS, "bond7.100", "lan.7")
+    names = {"bond7.100": "lan.7"}
+    netdevs = (replace(n, name=names.get(n.name, n.name)) for n in VLANS.netdevs)
+    facts = replace(VLANS, netdevs=tuple(netdevs))
     assert by_name(facts)["lan.7"].vlan is None
     network = OvirtNetwork("lan", "lan.7", vlan=100)
     found = by_name(replace(facts, ovirt_networks=(network,)))["lan.7"]

@@ -190,12 +190,11 @@ RULE_KEYS += ["readiness_timeout", "settle_timeout", "failure_cache"]
 RULE_KEYS += ["paths", "paths_return"]
 KEYS = st.dictionaries(st.sampled_from(RULE_KEYS), YAML_VALUES, max_size=4)
 MATCH_KEYS = ["link_layer", "device", "pci", "port", "guid", "pkey", "name"]
-MATCH = st.dictionaries(st.sampled_from(MATCH_KEYS), YAML_VALUES, max_size=3)
 PROPERTIES = ["name", "transport_mode", "mtu", "tso", "port_mtu", "pkey_children"]
 PROPERTIES += ["partitions"]
 INTERFACE = st.builds(
     lambda match, keys: {"match": match, **keys},
-    MATCH | YAML_VALUES,
+    st.dictionaries(st.sampled_from(MATCH_KEYS), YAML_VALUES, max_size=3) | YAML_VALUES,
     st.dictionaries(st.sampled_from(PROPERTIES), YAML_VALUES, max_size=4),
 )
 

@@ -3,9 +3,12 @@ import errno
 import json
 import logging
 import os
+import re
 import stat
 import threading
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from math import isfinite
 
 import pytest
 from hypothesis import given
@@ -15,14 +18,8 @@ from support.problems import problem
 
 from ovirt_rdma.host.policy import store as policy_store
 from ovirt_rdma.host.policy.model import (
-    LINK_LAYERS,
-    OFFLOAD_CHOICES,
-    PORT_MTUS,
-    TRANSPORT_MODES,
-    TRANSPORTS,
     HostPolicy,
     InterfaceRule,
-    ModuleOption,
     NfsPolicy,
     NfsRule,
     Policy,
@@ -50,63 +47,15 @@ def policy(server="nas1", transport="require-rdma"):
     return Policy(nfs=NfsPolicy((NfsRule(1, "rule 1", server, "*", transport),)))
 
 
-def failing(number):
-    def call(*_):
-        raise OSError(number, os.strerror(number))
+def is_finite(whole):
+    """No policy has a time that is infinite or no number."""
+    times = ("readiness_timeout", "settle_timeout", "failure_cache")
+    return all(isfinite(getattr(r, time)) for r in whole.nfs.rules for time in times)
 
-    return call
 
-
-seconds = st.floats(0, 3600) | st.integers(0, 3600).map(float)
-nfs_rules = st.lists(
-    st.builds(
-        NfsRule,
-        number=st.integers(1, 99),
-        name=st.text(min_size=1),
-        server=st.text(min_size=1),
-        path=st.text(min_size=1),
-        transport=st.sampled_from(TRANSPORTS),
-        port=st.integers(1, 65535),
-        options=st.text(),
-        readiness_timeout=seconds,
-        settle_timeout=seconds,
-        failure_cache=seconds,
-    ),
-    max_size=4,
-)
-optional_text = st.none() | st.text()
-interfaces = st.lists(
-    st.builds(
-        InterfaceRule,
-        number=st.integers(1, 99),
-        name=st.text(min_size=1),
-        link_layer=st.none() | st.sampled_from(LINK_LAYERS),
-        device=optional_text,
-        pci=optional_text,
-        port=st.none() | st.integers(1, 65535),
-        guid=optional_text,
-        pkey=optional_text,
-        transport_mode=st.none() | st.sampled_from(TRANSPORT_MODES),
-        mtu=st.none() | st.just("auto") | st.integers(68, 65520),
-        tso=st.none() | st.sampled_from(OFFLOAD_CHOICES),
-        port_mtu=st.none() | st.sampled_from(PORT_MTUS),
-        pkey_children=st.lists(st.text(), max_size=3).map(tuple),
-        partitions=st.none() | st.just("follow"),
-    ),
-    max_size=2,
-)
-hosts = st.builds(
-    HostPolicy,
-    interfaces.map(tuple),
-    st.lists(st.text(), max_size=2).map(tuple),
-    st.lists(st.builds(ModuleOption, st.text(), st.text(), st.text()), max_size=2).map(
-        tuple
-    ),
-    st.just(30) | st.integers(5, 3600),
-)
-policies = st.builds(
-    lambda rules, host: Policy(nfs=NfsPolicy(tuple(rules)), host=host), nfs_rules, hosts
-)
+# Of all keys, any values of their types.
+policies = st.from_type(Policy).map(lambda one: replace(one, version=1))
+policies = policies.filter(is_finite)
 
 
 @given(policies)
@@ -140,9 +89,6 @@ class TestStore:
         assert read(path).source == "/etc/ovirt-rdma/policy.yaml"
         assert stat.S_IMODE(path.stat().st_mode) == 0o644
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o755
-
-    def test_the_time_of_loading_is_utc(self, path):
-        store(policy(), "p.yaml", path)
         loaded_at = datetime.fromisoformat(read(path).loaded_at)
         assert loaded_at.utcoffset() == timedelta(0)
         assert abs(datetime.now(timezone.utc) - loaded_at) < timedelta(minutes=1)
@@ -174,9 +120,12 @@ class TestStore:
             store(policy(), "p.yaml", path)
 
     def test_a_full_disk_leaves_the_old_policy_and_its_copy(self, path, monkeypatch):
-        store(policy("nas1"), "p.yaml", path)
-        monkeypatch.setattr(os, "fsync", failing(errno.ENOSPC))
+        def full(_):
+            raise OSError(errno.ENOSPC, no_space)
+
         no_space = os.strerror(errno.ENOSPC)
+        store(policy("nas1"), "p.yaml", path)
+        monkeypatch.setattr(os, "fsync", full)
         with problem("policy-not-stored", path, no_space) as caught:
             store(policy("nas2"), "p.yaml", path)
         assert str(path.parent) in caught.value.fix
@@ -272,8 +221,12 @@ class TestStore:
         assert path.read_bytes() == before
 
 
-NFS = {"rules": [], "health_interval": None}
 WHOLE = to_json_dict(Policy())
+NAMED = InterfaceRule(1, "interface 1", device="mlx4_0")
+WITH_RULES = Policy(nfs=policy().nfs, host=HostPolicy((NAMED,)))
+RULE, NETDEV, HOST = "nfs.rules[0].", "host.interfaces[0].", "host."
+CHILDREN, INTERVAL = "pkey_children", "partitions_interval"
+OPTIONS, OPTION = "module_options", {"module": "m", "name": "n"}
 
 
 class TestRead:
@@ -296,19 +249,23 @@ class TestRead:
         assert str(caught.value).startswith(INVALID.format(path))
         return str(caught.value).removeprefix(INVALID.format(path))
 
-    def test_another_schema_version(self, path):
-        assert self.broken(path, schema_version=2) == (
-            "it was written by a newer version of ovirt-rdma (schema version 2; this "
-            "one reads 1)"
-        )
-
-    def test_missing_and_unknown_keys(self, path):
-        assert self.broken(path, source="gone", extra=1) == (
-            "keys are missing or unknown: extra, source"
-        )
-
-    def test_a_key_of_another_type(self, path):
-        assert self.broken(path, loaded_at=5) == "loaded_at is not of type str"
+    @pytest.mark.parametrize(
+        ("change", "sentence"),
+        [
+            (
+                {"schema_version": 2},
+                "it was written by a newer version of ovirt-rdma (schema version 2; "
+                "this one reads 1)",
+            ),
+            (
+                {"source": "gone", "extra": 1},
+                "keys are missing or unknown: extra, source",
+            ),
+            ({"loaded_at": 5}, "loaded_at is not of type str"),
+        ],
+    )
+    def test_keys_that_are_none_of_this_version(self, path, change, sentence):
+        assert self.broken(path, **change) == sentence
 
     def test_a_changed_digest(self, path):
         edited = to_json_dict(policy("nas9"))
@@ -318,76 +275,51 @@ class TestRead:
             )
 
     @pytest.mark.parametrize(
-        ("change", "sentence"),
+        ("place", "change", "wrong"),
         [
-            ({"port": "20049"}, "nfs.rules[0].port is a string, not a whole number"),
-            ({"port": True}, "nfs.rules[0].port is true or false, not a whole number"),
-            ({"settle_timeout": 10**400}, "it has a number with too many digits"),
-            ({"server": None}, "nfs.rules[0].server is null, not a string"),
-            ({"protocol": "x"}, "nfs.rules[0].protocol is not a key of the policy"),
-            ({"path": "gone"}, "nfs.rules[0].path is missing"),
+            (RULE, {"port": "20049"}, "port is a string, not a whole number"),
+            (RULE, {"port": True}, "port is true or false, not a whole number"),
+            (RULE, {"server": None}, "server is null, not a string"),
+            (RULE, {"protocol": "x"}, "protocol is not a key of the policy"),
+            (RULE, {"path": "gone"}, "path is missing"),
+            (NETDEV, {"port": "1"}, "port is a string, not a whole number"),
+            (NETDEV, {"port": True}, "port is true or false, not a whole number"),
+            (NETDEV, {"mtu": 1.5}, "mtu is a number, not a whole number or a string"),
+            (NETDEV, {"name": None}, "name is null, not a string"),
+            (NETDEV, {CHILDREN: "0x8001"}, f"{CHILDREN} is a string, not an array"),
+            (NETDEV, {CHILDREN: [1]}, f"{CHILDREN}[0] is a number, not a string"),
+            (NETDEV, {"netdev": "ib0"}, "netdev is not a key of the policy"),
+            (NETDEV, {"guid": "gone"}, "guid is missing"),
+            (HOST, {"modules": None}, "modules is null, not an array"),
+            (HOST, {"modules": [1]}, "modules[0] is a number, not a string"),
+            (HOST, {INTERVAL: "30"}, f"{INTERVAL} is a string, not a whole number"),
+            (HOST, {INTERVAL: 1.5}, f"{INTERVAL} is a number, not a whole number"),
+            (
+                HOST,
+                {INTERVAL: True},
+                f"{INTERVAL} is true or false, not a whole number",
+            ),
+            (HOST, {OPTIONS: {}}, f"{OPTIONS} is an object, not an array"),
+            (HOST, {OPTIONS: [OPTION]}, f"{OPTIONS}[0].value is missing"),
+            (
+                HOST,
+                {OPTIONS: [{**OPTION, "value": 1}]},
+                f"{OPTIONS}[0].value is a number, not a string",
+            ),
+            ("nfs.", {"rules": "gone"}, "rules is missing"),
+            ("nfs.", {"rules": {}}, "rules is an object, not an array"),
+            ("nfs.", {"rules": [1]}, "rules[0] is a number, not an object"),
         ],
     )
-    def test_a_rule_changed_by_hand(self, path, change, sentence):
-        content = to_json_dict(policy())
-        changed = {**content["nfs"]["rules"][0], **change}
-        content["nfs"]["rules"] = [{k: v for k, v in changed.items() if v != "gone"}]
-        assert self.broken(path, policy=content) == sentence
-
-    @pytest.mark.parametrize(
-        ("change", "sentence"),
-        [
-            ({"port": "1"}, "port is a string, not a whole number"),
-            ({"port": True}, "port is true or false, not a whole number"),
-            ({"mtu": 1.5}, "mtu is a number, not a whole number or a string"),
-            ({"name": None}, "name is null, not a string"),
-            ({"pkey_children": "0x8001"}, "pkey_children is a string, not an array"),
-            ({"pkey_children": [1]}, "pkey_children[0] is a number, not a string"),
-            ({"netdev": "ib0"}, "netdev is not a key of the policy"),
-            ({"guid": "gone"}, "guid is missing"),
-        ],
-    )
-    def test_an_interface_changed_by_hand(self, path, change, sentence):
-        rule = InterfaceRule(1, "interface 1", device="mlx4_0")
-        content = to_json_dict(Policy(host=HostPolicy((rule,))))
-        changed = {**content["host"]["interfaces"][0], **change}
-        content["host"]["interfaces"] = [
-            {k: v for k, v in changed.items() if v != "gone"}
-        ]
-        assert self.broken(path, policy=content) == f"host.interfaces[0].{sentence}"
-
-    @pytest.mark.parametrize(
-        ("change", "sentence"),
-        [
-            ({"modules": None}, "modules is null, not an array"),
-            ({"modules": [1]}, "modules[0] is a number, not a string"),
-            (
-                {"partitions_interval": "30"},
-                "partitions_interval is a string, not a whole number",
-            ),
-            (
-                {"partitions_interval": 1.5},
-                "partitions_interval is a number, not a whole number",
-            ),
-            (
-                {"partitions_interval": True},
-                "partitions_interval is true or false, not a whole number",
-            ),
-            ({"module_options": {}}, "module_options is an object, not an array"),
-            (
-                {"module_options": [{"module": "m", "name": "n"}]},
-                "module_options[0].value is missing",
-            ),
-            (
-                {"module_options": [{"module": "m", "name": "n", "value": 1}]},
-                "module_options[0].value is a number, not a string",
-            ),
-        ],
-    )
-    def test_modules_changed_by_hand(self, path, change, sentence):
-        content = to_json_dict(Policy())
-        content["host"].update(change)
-        assert self.broken(path, policy=content) == f"host.{sentence}"
+    def test_a_policy_changed_by_hand(self, path, place, change, wrong):
+        content = to_json_dict(WITH_RULES)
+        part = content
+        for key in re.findall(r"\w+", place):
+            part = part[int(key) if key.isdigit() else key]
+        part.update(change)
+        for key in [key for key, value in change.items() if value == "gone"]:
+            del part[key]
+        assert self.broken(path, policy=content) == f"{place}{wrong}"
 
     @pytest.mark.parametrize(
         ("content", "sentence"),
@@ -395,20 +327,18 @@ class TestRead:
             ({"version": 2, "more": 1}, "version is 2; allowed: 1"),
             ({"version": 1}, "nfs is missing"),
             ({**WHOLE, "nfs": {}}, "nfs.rules is missing"),
-            (
-                {**WHOLE, "nfs": {**NFS, "rules": {}}},
-                "nfs.rules is an object, not an array",
-            ),
-            (
-                {**WHOLE, "nfs": {**NFS, "rules": [1]}},
-                "nfs.rules[0] is a number, not an object",
-            ),
             ({**WHOLE, "host": []}, "host is an array, not an object"),
             ({**WHOLE, "host": {}}, "host.interfaces is missing"),
             ([], "it is an array, not an object"),
         ],
     )
     def test_a_policy_that_is_none(self, path, content, sentence):
+        assert self.broken(path, policy=content) == sentence
+
+    def test_a_number_with_too_many_digits(self, path):
+        content = to_json_dict(policy())
+        content["nfs"]["rules"][0]["settle_timeout"] = 10**400
+        sentence = "it has a number with too many digits"
         assert self.broken(path, policy=content) == sentence
 
     @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"[" * 100000])
@@ -436,6 +366,15 @@ class TestPolicySource:
             return lines
 
         return new_lines
+
+    @pytest.fixture
+    def followed(self, path, log):
+        """A source whose policy is in force, and said to be."""
+        store(policy(), "p.yaml", path)
+        source = PolicySource(path)
+        source.current()
+        log()
+        return source
 
     def in_force(self, loaded):
         return f"INFO policy {digest(loaded)} of p.yaml is in force (NFS rules: 1)"
@@ -489,27 +428,21 @@ class TestPolicySource:
         assert after.st_mtime_ns == before.st_mtime_ns
         assert source.current() == policy("nas2")
 
-    def test_a_broken_edit_leaves_the_last_good_policy_and_one_line(self, path, log):
-        store(policy(), "p.yaml", path)
-        source = PolicySource(path)
-        source.current()
-        log()
+    def test_a_broken_edit_leaves_the_last_good_policy_and_one_line(
+        self, path, log, followed
+    ):
         path.write_text("{}")
         for _ in range(3):
-            assert source.current() == policy()
+            assert followed.current() == policy()
         (line,) = log()
         assert line.startswith(f"ERROR {INVALID.format(path)}")
         assert line.endswith(f"{self.copy_used()}; {LOAD_AGAIN}")
 
-    def test_broken_with_its_copy_the_last_good_policy_stays(self, path, log):
-        store(policy(), "p.yaml", path)
-        source = PolicySource(path)
-        source.current()
-        log()
+    def test_broken_with_its_copy_the_last_good_policy_stays(self, path, log, followed):
         copy_of(path).unlink()
         path.write_text("{}")
         for _ in range(3):
-            assert source.current() == policy()
+            assert followed.current() == policy()
         (line,) = log()
         assert f"; policy {digest(policy())} stays in force; " in line
 
@@ -562,31 +495,26 @@ class TestPolicySource:
         assert PolicySource(path).current() == Policy()
         assert log() == []
 
-    def test_a_vanished_file_leaves_the_last_good_policy_and_one_line(self, path, log):
-        store(policy(), "p.yaml", path)
-        source = PolicySource(path)
-        source.current()
-        log()
+    def test_a_vanished_file_leaves_the_last_good_policy_and_one_line(
+        self, path, log, followed
+    ):
         path.unlink()
         for _ in range(3):
-            assert source.current() == policy()
+            assert followed.current() == policy()
         (line,) = log()
         assert line.startswith(f"WARNING {path} ")
         assert line.endswith(f"; policy {digest(policy())} stays in force")
 
     @pytest.mark.parametrize("harm", ["broken", "vanished"])
-    def test_a_restored_file_is_in_force_again(self, path, log, harm):
-        store(policy(), "p.yaml", path)
-        source = PolicySource(path)
-        source.current()
+    def test_a_restored_file_is_in_force_again(self, path, log, followed, harm):
         path.write_text("{") if harm == "broken" else path.unlink()
-        source.current()
+        followed.current()
         log()
         store(policy(), "p.yaml", path)
-        assert source.current() == policy()
+        assert followed.current() == policy()
         assert log() == [self.in_force(policy())]
         path.unlink()
-        source.current()
+        followed.current()
         assert len(log()) == 1
 
     def test_an_error_that_passes_without_a_change_is_overcome(
