@@ -380,6 +380,7 @@ def test_the_health_of_a_mount_that_is_gone_is_none(host):
         (True, "since", "now"),
         (True, "answered_s", True),
     ],
+    ids=str,
 )
 def test_a_health_of_another_form_is_a_sentence_and_the_rest_is_there(host, change):
     host.mount("nas:/vm")
