@@ -149,6 +149,7 @@ class TestRequireRdma:
         assert site.kernel.mounts == []
         assert f"{NAS} refuses RDMA connections" in caplog.text
         assert not (Path(site.kernel.root).parent / "mnt" / f"{NAS}:_e").exists()
+        assert not site.marks_file.exists()
 
     @pytest.mark.parametrize(
         "spoil, reason",

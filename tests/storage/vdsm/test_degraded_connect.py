@@ -9,7 +9,7 @@ from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
-from support.storage.vdsm_site import MOUNT_FAILED, NAS, Site
+from support.storage.vdsm_site import NAS, Site
 
 from ovirt_rdma.host.facts.model import DegradedMark, Facts
 from ovirt_rdma.storage.mounts import REMOUNT, UNPROVEN, review_all
@@ -162,12 +162,6 @@ class TestMark:
         site.rule("require-rdma", server="10.99.0.3")
         by_hand(site)
         assert site.connect(EXPORT) == [0]
-        assert not site.marks_file.exists()
-
-    def test_of_a_refused_export_is_none(self, site):
-        site.rule("require-rdma")
-        site.network.rdma.clear()
-        assert site.connect(EXPORT) == [MOUNT_FAILED]
         assert not site.marks_file.exists()
 
     def test_is_readable_for_everybody_and_says_what_it_is(self, fallen_back):
