@@ -41,7 +41,7 @@ from ovirt_rdma.storage.readiness import (
     local_steps,
     step_of,
 )
-from ovirt_rdma.storage.transport import choose, stock_warnings
+from ovirt_rdma.storage.transport import STOCK, Attempt, choose, stock_warnings
 
 DATA = Path(__file__).parents[1] / "data" / "facts"
 DUMPS = [model.load(path) for path in sorted(DATA.glob("*.json"))]
@@ -152,11 +152,12 @@ def test_engine_options_are_judged_in_sentences(text):
         assert all(sentences)
 
 
-@given(ENGINE)
-def test_an_export_without_rule_gets_the_engines_own_text(engine):
+@given(ENGINE | st.text(), st.booleans())
+def test_an_export_without_rule_gets_the_engines_own_text(engine, ipv6):
     readiness = Readiness((Step("listener", NOT_READY, "seen"),))
-    choice = choose(None, parse(engine), readiness)
-    assert (choice.first.extra_options, choice.notes) == (engine, ())
+    choice = choose(None, parse(engine), readiness, tcp_ipv6=ipv6)
+    assert choice.first == Attempt(STOCK, engine)
+    assert (choice.fallback, choice.notes) == (None, ())
 
 
 @settings(
@@ -195,7 +196,7 @@ MOUNT_PIECES = st.sampled_from(
 ) | st.binary(max_size=3)
 
 
-@given(mutated(WORDS, MOUNT_PIECES), st.booleans())
+@given(mutated(WORDS, MOUNT_PIECES) | st.binary(), st.booleans())
 def test_whatever_mount_says_is_shown_in_one_line_and_explained(stderr, over_rdma):
     failure = classify(stderr, over_rdma)
     assert failure.meaning

@@ -53,28 +53,28 @@ def test_verdict(verdicts, whole):
         assert found.reason == f"seen {verdicts.index(whole)}"
 
 
-def test_soft_roce_owns_the_address(tmp_path):
-    found = ready(soft_roce(tmp_path), "eth0", "10.0.0.2")
-    assert found.verdict == READY
-    assert "rxe0/1 is ACTIVE and owns 10.0.0.2" in found.steps[-1].detail
-
-
-def test_own_address_goes_by_lo_but_is_found_by_its_gid(tmp_path):
-    assert ready(soft_roce(tmp_path), "lo", "10.0.0.2").verdict == READY
-
-
-def test_loopback_address_is_refused(tmp_path):
-    found = ready(soft_roce(tmp_path), "lo", "127.0.0.1")
-    assert found.verdict == NOT_READY
-    assert "no RDMA port owns 127.0.0.1" in found.reason
-
-
-def test_address_on_a_netdev_without_rdma(tmp_path):
+@pytest.mark.parametrize(
+    ("netdev", "source", "verdict", "words"),
+    [
+        ("eth0", "10.0.0.2", READY, "rxe0/1 is ACTIVE and owns 10.0.0.2"),
+        # Its own address goes by lo, but is found by its GID.
+        ("lo", "10.0.0.2", READY, "rxe0/1 is ACTIVE and owns 10.0.0.2"),
+        ("lo", "127.0.0.1", NOT_READY, "no RDMA port owns 127.0.0.1"),
+        # On the port's own netdev, but in no GID: RDMA CM answers EPROTO.
+        ("eth0", "10.77.0.9", NOT_READY, "no RDMA port owns 10.77.0.9 on eth0"),
+        # On a netdev without RDMA.
+        ("eth9", "10.9.0.2", NOT_READY, "no RDMA port owns 10.9.0.2 on eth9"),
+    ],
+)
+def test_a_port_of_soft_roce_must_own_the_address(
+    tmp_path, netdev, source, verdict, words
+):
     host = soft_roce(tmp_path)
     host.netdev("eth9", addresses=("10.9.0.2/24",))
-    found = ready(host, "eth9", "10.9.0.2")
-    assert found.verdict == NOT_READY
-    assert found.fix
+    found = ready(host, netdev, source)
+    assert found.verdict == verdict
+    assert words in found.steps[-1].detail
+    assert bool(found.fix) is (verdict == NOT_READY)
 
 
 def test_host_without_rdma(tmp_path):
@@ -133,13 +133,6 @@ def test_no_route(tmp_path):
     host = soft_roce(tmp_path)
     host.no_route(SERVER)
     assert "Network is unreachable" in ready(host).reason
-
-
-def test_roce_port_without_the_address_is_not_ready(tmp_path):
-    # On the port's own netdev, but in no GID: RDMA CM answers EPROTO.
-    found = ready(soft_roce(tmp_path), "eth0", "10.77.0.9")
-    assert found.verdict == NOT_READY
-    assert "no RDMA port owns 10.77.0.9 on eth0" in found.reason
 
 
 @pytest.mark.parametrize("netdev, port", [("ib0", "mlx4_0/1"), ("ib1", "mlx4_0/2")])

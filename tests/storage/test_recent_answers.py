@@ -33,8 +33,24 @@ class Asking:
     def rdma(self, timeout_s: float = 2) -> str:
         return self.recent.rdma_listener(*NAS, timeout_s).verdict
 
-    def tcp(self) -> bool:
-        return self.recent.tcp_answers("10.0.0.1", 2049, 2)
+    def tcp(self, timeout_s: float = 2) -> bool:
+        return self.recent.tcp_answers("10.0.0.1", 2049, timeout_s)
+
+
+class SilentNetwork(FakeNetwork):
+    """No server answers; each question takes its whole timeout on the clock ``of``."""
+
+    def __init__(self, of: Asking | Site) -> None:
+        super().__init__()
+        self._of = of
+
+    def rdma_listener(self, address, port, timeout_s):
+        self._of.now += timeout_s + 0.1
+        return super().rdma_listener(address, port, timeout_s)
+
+    def tcp_answers(self, address, port, timeout_s):
+        self._of.now += timeout_s + 0.1
+        return super().tcp_answers(address, port, timeout_s)
 
 
 @pytest.fixture
@@ -51,23 +67,15 @@ def test_a_burst_of_calls_asks_a_dead_server_once(asking):
 
 
 def test_the_time_that_asking_itself_takes_is_no_pause(asking):
+    network = SilentNetwork(asking)
+    asking.recent = RecentAnswers(network, lambda: asking.now)
     # One caller's questions: two addresses and TCP, each silent as long as a pause.
-    def silent(name):
-        answer = getattr(asking.network, name)
-
-        def ask(address, port, timeout_s):
-            asking.now += BURST_GAP_S + 0.1
-            return answer(address, port, timeout_s)
-
-        return ask
-
-    for name in ("rdma_listener", "tcp_answers"):
-        setattr(asking.network, name, silent(name))
     for _ in range(20):
-        assert asking.rdma() == NOT_READY
-        assert asking.recent.rdma_listener("fd00::1", 20049, 2).verdict == NOT_READY
-        assert asking.tcp() is False
-    assert len(asking.network.asked) == 3
+        assert asking.rdma(BURST_GAP_S) == NOT_READY
+        other = asking.recent.rdma_listener("fd00::1", 20049, BURST_GAP_S)
+        assert other.verdict == NOT_READY
+        assert asking.tcp(BURST_GAP_S) is False
+    assert len(network.asked) == 3
 
 
 def test_an_answer_that_is_used_again_says_how_old_it_is(asking):
@@ -140,22 +148,6 @@ def test_callers_at_the_same_time_wait_for_one_answer():
 
 READINESS_TIMEOUT_S = 2.0
 LIMIT_S = 10.0
-
-
-class SilentNetwork(FakeNetwork):
-    """No server answers; every question takes its whole timeout."""
-
-    def __init__(self, site: Site) -> None:
-        super().__init__()
-        self._site = site
-
-    def rdma_listener(self, address, port, timeout_s):
-        self._site.now += timeout_s + 0.1
-        return super().rdma_listener(address, port, timeout_s)
-
-    def tcp_answers(self, address, port, timeout_s):
-        self._site.now += timeout_s + 0.1
-        return super().tcp_answers(address, port, timeout_s)
 
 
 @pytest.mark.parametrize("transport", ["require-rdma", "prefer-rdma"])

@@ -7,7 +7,6 @@ from ovirt_rdma.host.export import RDMA, MountOptions
 from ovirt_rdma.host.policy.model import TCP, TRANSPORTS, NfsRule, RuleMatch
 from ovirt_rdma.storage.readiness import NOT_READY, READY, UNKNOWN, Readiness, Step
 from ovirt_rdma.storage.transport import (
-    STOCK,
     Attempt,
     choose,
     stock_warnings,
@@ -46,14 +45,6 @@ def test_what_is_tried(transport, verdict, first, fallback, degraded):
     assert f"says {transport} (server is nas)" in choice.reason
     if verdict == NOT_READY and transport != "tcp":
         assert "but what was seen" in choice.reason
-
-
-@given(st.text(), st.booleans())
-def test_without_a_rule_the_engines_options_pass_untouched(engine, ipv6):
-    choice = choose(None, parse(engine), readiness(NOT_READY), tcp_ipv6=ipv6)
-    assert choice.first.transport == STOCK
-    assert choice.first.extra_options == engine
-    assert (choice.fallback, choice.notes) == (None, ())
 
 
 @pytest.mark.parametrize(

@@ -62,14 +62,11 @@ def test_who_shares_the_connection_of_a_mount(other, shares):
     assert sharers(VM, [VM, other]) == ((other,) if shares else ())
 
 
-@pytest.mark.parametrize("version", ["3", None])
-def test_a_mount_that_is_no_nfs_4_shares_with_none(version):
-    both = [replace(VM, version=version), mount(version=version)]
-    assert sharers(both[0], both) == ()
-
-
-def test_mounts_whose_address_is_not_known_share_with_none():
-    both = [replace(VM, address=None), mount(address=None)]
+@pytest.mark.parametrize(
+    "known", [{"version": "3"}, {"version": None}, {"address": None}], ids=str
+)
+def test_mounts_that_are_no_nfs_4_or_have_no_address_share_with_none(known):
+    both = [replace(VM, **known), mount(**known)]
     assert sharers(both[0], both) == ()
 
 

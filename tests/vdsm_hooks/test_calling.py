@@ -33,10 +33,18 @@ def host(host):
     return host
 
 
-def call(host, *, point=BEFORE, data=REQUEST, **how):
+@pytest.fixture
+def file(host):
+    """The data file of a request."""
+    path = host.root.parent / "hook.json"
+    path.write_text(json.dumps(REQUEST))
+    return path
+
+
+def call(host, *, point=BEFORE, data=None, **how):
     """Call a hook alone; return the finished process and the file's text after it."""
     file = host.root.parent / "hook.json"
-    file.write_text(data if isinstance(data, str) else json.dumps(data))
+    file.write_text(json.dumps(REQUEST) if data is None else data)
     done = subprocess.run(
         [host.entry(point)],
         env={"_hook_json": str(file), **how.pop("env", {})},
@@ -83,7 +91,7 @@ def test_a_worker_that_goes_wrong_is_no_failure(what, vdsm, host):
 
 @pytest.mark.parametrize("point", [p for p in POINTS if p != "after_get_caps"])
 @pytest.mark.parametrize("module", ["main.py", "network.py"])
-def test_a_module_that_does_not_compile(host, tmp_path, module, point):
+def test_a_module_that_does_not_compile(host, module, point):
     host.install(point)
     host.replace_module(module, "def work(:\n")
     assert quiet(call(host, point=point)[0])
@@ -255,12 +263,10 @@ def test_standard_files_that_are_closed(host, closed, point, tmp_path):
         assert after == {**data, "additionalFeatures": ["NFS_RDMA"]}
 
 
-def test_a_caller_that_does_not_listen(host):
+def test_a_caller_that_does_not_listen(host, file):
     """Nobody reads stderr: SIGPIPE must not become the exit code."""
     reading, writing = os.pipe()
     os.close(reading)
-    file = host.root.parent / "hook.json"
-    file.write_text(json.dumps(REQUEST))
     done = subprocess.run(
         [host.entry(BEFORE)],
         env={"_hook_json": str(file)},
@@ -272,12 +278,10 @@ def test_a_caller_that_does_not_listen(host):
     assert done.returncode == 2
 
 
-def test_a_hook_that_is_killed_takes_its_worker_along(host, tmp_path):
+def test_a_hook_that_is_killed_takes_its_worker_along(host, file, tmp_path):
     host.limit(BEFORE, 3.0)
     pid = tmp_path / "pid"
     host.work(f"open({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(300)")
-    file = tmp_path / "hook.json"
-    file.write_text(json.dumps(REQUEST))
     hook = subprocess.Popen([host.entry(BEFORE)], env={"_hook_json": str(file)})
     while not (pid.exists() and pid.read_text()):
         time.sleep(0.02)
@@ -303,8 +307,8 @@ def test_nothing_of_pythons_environment_counts(host, tmp_path):
     assert b"InfiniBand" in done.stderr
 
 
-def in_own_dev(script, tmp_path, *words):
-    """Run a shell script where /dev contains only null and a log of the test."""
+def in_own_dev(tmp_path, *words, script='_hook_json="$2" "$1"'):
+    """Run a shell script, which calls a hook, where /dev has only null and a log."""
     dev = tmp_path / "dev"
     dev.mkdir()
     (dev / "null").touch()
@@ -345,13 +349,10 @@ def in_own_dev(script, tmp_path, *words):
         ),
     ],
 )
-def test_trouble_is_one_line_in_syslog(host, tmp_path, work, line):
+def test_trouble_is_one_line_in_syslog(host, file, tmp_path, work, line):
     host.work(work)
     host.limit(BEFORE, 2.0)
-    file = tmp_path / "hook.json"
-    file.write_text(json.dumps(REQUEST))
-    script = '_hook_json="$2" "$1"'
-    done, log = in_own_dev(script, tmp_path, host.entry(BEFORE), file)
+    done, log = in_own_dev(tmp_path, host.entry(BEFORE), file)
     assert quiet(done)
     text = log.recv(65536).decode()
     assert "ovirt-rdma[" in text
@@ -361,19 +362,17 @@ def test_trouble_is_one_line_in_syslog(host, tmp_path, work, line):
         log.recv(65536)
 
 
-def test_the_line_about_a_run_that_was_rolled_back(host, tmp_path):
+def test_the_line_about_a_run_that_was_rolled_back(host, file, tmp_path):
     host.work(ROLLS_BACK)
     host.limit(BEFORE, 3.0)
-    file = tmp_path / "hook.json"
-    file.write_text(json.dumps(REQUEST))
-    done, log = in_own_dev('_hook_json="$2" "$1"', tmp_path, host.entry(BEFORE), file)
+    done, log = in_own_dev(tmp_path, host.entry(BEFORE), file)
     assert (done.returncode, done.stderr) == (2, b"rolled back\n")
     line = log.recv(65536).decode().partition("]: ")[2]
     assert line.rstrip("\n\0") == "before_network_setup: no answer within 3 s: stopped"
 
 
 @pytest.mark.parametrize("point", [BEFORE, "after_get_caps"])
-def test_a_syslog_that_takes_nothing_holds_nobody(host, tmp_path, point):
+def test_a_syslog_that_takes_nothing_holds_nobody(host, file, tmp_path, point):
     """journald hangs: its socket is full, and syslog(3) waits."""
     if point == BEFORE:
         host.work("raise ValueError('of ours')")
@@ -381,8 +380,6 @@ def test_a_syslog_that_takes_nothing_holds_nobody(host, tmp_path, point):
     else:
         host.install(point)
         host.write(CAPS_JSON, "{")
-    file = tmp_path / "hook.json"
-    file.write_text(json.dumps(REQUEST))
     fill = (
         "import socket\n"
         "s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
@@ -393,7 +390,8 @@ def test_a_syslog_that_takes_nothing_holds_nobody(host, tmp_path, point):
     )
     script = '"$3" -c "$4"; _hook_json="$2" "$1"'
     started = time.monotonic()
-    done, log = in_own_dev(script, tmp_path, host.entry(point), file, PYTHON, fill)
+    words = (host.entry(point), file, PYTHON, fill)
+    done, log = in_own_dev(tmp_path, *words, script=script)
     assert quiet(done)
     # after_get_caps has 2 s.
     assert time.monotonic() - started < 2.0 + SLACK_S

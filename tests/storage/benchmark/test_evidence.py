@@ -181,29 +181,26 @@ def _roce(gid="10.0.0.2", rate=100_000):
             RdmaDevice("mlx5_0", "CA", "x", "mlx5_core", pci=PCI, ports=ports),
         ),
         netdevs=(Netdev("ens1f0", 1, 1500, "00:00:00:00:00:01", "up"),),
-        routes=(Route("10.0.0.1", "ens1f0", "10.0.0.2"),),
     )
 
 
-def test_a_path_has_port_and_mtu():
-    path = path_to(_roce(), "10.0.0.1")
-    assert path == NetworkPath(
-        *("10.0.0.1", "ens1f0", 1500, "mlx5_0", 1, "Ethernet", 100_000, 1024),
-    )
+ROCE = (1500, "mlx5_0", 1, "Ethernet", 100_000, 1024)
 
 
-def test_a_path_by_another_netdev_has_no_port():
-    facts = replace(_roce(), routes=(Route("10.0.0.1", "em1", "192.0.2.7"),))
-    assert path_to(facts, "10.0.0.1").device is None
-
-
-def test_a_route_without_a_source_has_no_port():
-    facts = replace(_roce(), routes=(Route("10.0.0.1", "ens1f0"),))
-    assert path_to(facts, "10.0.0.1") == NetworkPath("10.0.0.1", "ens1f0", 1500)
-
-
-def test_without_a_route_only_the_address_is_known():
-    assert path_to(_roce(), "10.9.9.9") == NetworkPath("10.9.9.9")
+@pytest.mark.parametrize(
+    ("route", "known"),
+    [
+        (Route("10.0.0.1", "ens1f0", "10.0.0.2"), ("ens1f0", *ROCE)),
+        # By another netdev, without a source, and to another address.
+        (Route("10.0.0.1", "em1", "192.0.2.7"), ("em1",)),
+        (Route("10.0.0.1", "ens1f0"), ("ens1f0", 1500)),
+        (Route("10.9.9.9", "ens1f0", "10.0.0.2"), ()),
+    ],
+    ids=["port and MTU", "another netdev", "no source", "no route"],
+)
+def test_the_path_by_a_route(route, known):
+    facts = replace(_roce(), routes=(route,))
+    assert path_to(facts, "10.0.0.1") == NetworkPath("10.0.0.1", *known)
 
 
 def test_the_rate_of_soft_roce_is_unknown(tmp_path):

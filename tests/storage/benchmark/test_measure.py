@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.problems import problem
 from support.storage.fake_mount import FakeMount
 
 from ovirt_rdma.host.errors import Problem
@@ -125,9 +126,8 @@ def test_a_file_that_was_not_written_is_not_measured(
 ):
     """A server reads zeros of a hole without its disks."""
     measuring.scratch.content, measuring.scratch.written = content, written
-    with pytest.raises(Problem) as caught:
+    with problem("bench-fio-incomplete") as caught:
         _jobs(measuring)
-    assert caught.value.id == "bench-fio-incomplete"
     assert reason in str(caught.value)
     assert measuring.scratch.runs == 1
     assert mounts.is_clean()
@@ -176,9 +176,8 @@ def test_the_folder_is_removed_also_if_the_last_mount_fails(measuring, mounts):
 
 def test_without_any_mount_the_reason_is_the_error(measuring, mounts):
     mounts.refusals = {"nfsvers": "mount.nfs: access denied by server while mounting"}
-    with pytest.raises(Problem) as caught:
+    with problem("bench-nothing-mounted") as caught:
         _jobs(measuring)
-    assert caught.value.id == "bench-nothing-mounted"
     assert "the server refuses this path to this host" in str(caught.value)
     assert mounts.is_clean()
 

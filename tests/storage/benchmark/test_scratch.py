@@ -12,11 +12,14 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+from support.problems import problem
 from support.storage.fake_mount import FakeMount
 
 from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.system.commands import NotInstalled
 from ovirt_rdma.host.system.safe_file import MOST_BYTES
 from ovirt_rdma.storage.benchmark import measure
 from ovirt_rdma.storage.benchmark import scratch as scratch_module
@@ -114,9 +117,8 @@ def test_a_dead_server_is_named_and_unmounted(scratch, mounts):
 
 def test_a_mount_that_stays_is_reported_and_tried_again(scratch, mounts):
     mounts.unmoved = 3
-    with pytest.raises(Problem) as caught, scratch.only_run():
+    with problem("bench-not-unmounted") as caught, scratch.only_run():
         _in_use(scratch)
-    assert caught.value.id == "bench-not-unmounted"
     assert "umount -l" in caught.value.fix
     mounts.unmoved = 0
     with scratch.only_run():
@@ -142,7 +144,7 @@ def test_what_took_the_place_of_the_file_is_not_written_to(scratch, mounts, what
     precious = mounts.root / "sda"
     precious.write_text("precious")
     folder = mounts.server / scratch.name
-    with pytest.raises(Problem) as caught, scratch.only_run():
+    with problem("bench-scratch-replaced"), scratch.only_run():
         _in_use(scratch)
         scratch.unmount()
         scratch.mount(EXPORT, OPTIONS, over_rdma=False)
@@ -165,7 +167,6 @@ def test_what_took_the_place_of_the_file_is_not_written_to(scratch, mounts, what
         scratch.unmount()
         scratch.mount(EXPORT, OPTIONS, over_rdma=False)
         scratch.hold()
-    assert caught.value.id == "bench-scratch-replaced"
     assert precious.read_text() == "precious"
 
 
@@ -269,10 +270,7 @@ def test_the_file_is_made_in_the_folder_of_the_export_only(
 
 
 def _fails_with(number):
-    def fail(*arguments, **options):
-        raise OSError(number, os.strerror(number))
-
-    return fail
+    return Mock(side_effect=OSError(number, os.strerror(number)))
 
 
 @pytest.mark.parametrize(
@@ -289,18 +287,16 @@ def test_what_keeps_it_from_beginning_is_one_sentence(
 ):
     """R9 of the third review: these were reported as a bug of ours."""
     monkeypatch.setattr(where, _fails_with(number))
-    with pytest.raises(Problem) as caught, scratch.only_run():
+    with problem(id) as caught, scratch.only_run():
         pass
-    assert caught.value.id == id
     assert os.strerror(number) in caught.value.one_line
     assert fix in caught.value.fix
 
 
 def test_a_full_run_gets_no_mount(scratch, mounts, monkeypatch):
-    with pytest.raises(Problem) as caught, scratch.only_run():
+    with problem("bench-folder-unusable") as caught, scratch.only_run():
         monkeypatch.setattr(os, "fsync", _fails_with(errno.ENOSPC))
         scratch.mount(EXPORT, OPTIONS, over_rdma=True)
-    assert caught.value.id == "bench-folder-unusable"
     assert "No space left on device" in caught.value.one_line
     assert mounts.commands == []
 
@@ -343,13 +339,12 @@ def test_a_table_of_mounts_of_any_length_hides_no_mount(scratch, mounts):
 
 
 def test_what_somebody_mounted_in_the_scratch_folder_stays(scratch, mounts):
-    with pytest.raises(Problem) as caught, scratch.only_run():
+    with problem("bench-scratch-left") as caught, scratch.only_run():
         _in_use(scratch)
         disk = mounts.server / scratch.name / "disk"
         disk.write_text("precious")
         with mounts.mountinfo.open("a") as table:
             table.write(f"60 41 8:1 / {scratch.folder}/disk rw - ext4 /dev/sda1 rw\n")
-    assert caught.value.id == "bench-scratch-left"
     assert "something is mounted in" in str(caught.value)
     assert disk.read_text() == "precious"
 
@@ -419,11 +414,10 @@ def test_a_kill_between_two_mounts_leaves_nothing(scratch, mounts):
 def test_a_folder_whose_export_cannot_be_mounted_again_is_left_to_the_next_run(
     scratch, mounts
 ):
-    with pytest.raises(Problem) as caught, scratch.only_run():
+    with problem("bench-scratch-left") as caught, scratch.only_run():
         _in_use(scratch)
         scratch.unmount()
         mounts.refusals = {"soft": "mount.nfs: Connection refused"}
-    assert caught.value.id == "bench-scratch-left"
     assert (
         f"the folder {scratch.name} stays in {EXPORT}, which cannot be mounted: "
         "mount.nfs: Connection refused"
@@ -473,9 +467,8 @@ def test_two_benchmarks_do_not_measure_each_other(scratch, mounts):
 
 def test_a_mount_that_fails_says_what_mount_nfs_meant(scratch, mounts):
     mounts.refusals = {"rdma": "mount.nfs: Connection refused for 10.0.0.1:/x on /m"}
-    with pytest.raises(Problem) as caught, scratch.only_run():
+    with problem("bench-mount-failed") as caught, scratch.only_run():
         scratch.mount(EXPORT, "proto=rdma", over_rdma=True)
-    assert caught.value.id == "bench-mount-failed"
     assert "nothing listens on the port" in str(caught.value)
     assert "rdma=y" in caught.value.fix
     assert _is_clean(scratch, mounts)
@@ -497,14 +490,10 @@ def test_a_folder_that_cannot_be_read_is_no_domain_and_no_free_export(scratch, m
         scratch.mount(EXPORT, OPTIONS, over_rdma=True)
         assert scratch.domain() is None
         mounts.server.rename(mounts.root / "moved")
-        with pytest.raises(
-            Problem, match="the export cannot be measured: No such file"
-        ):
-            scratch.domain()
-        with pytest.raises(
-            Problem, match="the export cannot be measured: No such file"
-        ):
-            scratch.free_space()
+        words = "the export cannot be measured: No such file"
+        for ask in (scratch.domain, scratch.free_space):
+            with pytest.raises(Problem, match=words):
+                ask()
         (mounts.root / "moved").rename(mounts.server)
 
 
@@ -530,18 +519,16 @@ def test_a_folder_that_cannot_be_read_is_no_domain_and_no_free_export(scratch, m
     ],
 )
 def test_a_fio_that_does_not_measure_is_one_sentence(scratch, command, id, words):
-    with pytest.raises(Problem) as caught:
+    with problem(id) as caught:
         scratch.fio(command, 1)
-    assert caught.value.id == id
     assert words in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_server_that_is_too_slow_is_named(scratch):
     # A tenth of a second: 60 more are allowed than the run should take.
-    with pytest.raises(Problem) as caught:
+    with problem("bench-too-slow") as caught:
         scratch.fio(["sleep", "600"], 0.1 - 60)
-    assert caught.value.id == "bench-too-slow"
     assert "still running after 0.1 s" in str(caught.value)
 
 
@@ -549,18 +536,13 @@ def test_a_server_that_is_too_slow_is_named(scratch):
 def test_a_fio_that_prints_without_end_is_ended(scratch, monkeypatch, stream):
     monkeypatch.setattr(scratch_module, "MOST_BYTES", 1000)
     endless = f"while :; do echo x >&{stream}; done"
-    with pytest.raises(Problem) as caught:
+    with problem("bench-fio-incomplete") as caught:
         scratch.fio(["sh", "-c", endless], 600)
-    assert caught.value.id == "bench-fio-incomplete"
     assert "it prints more than 1000 bytes" in str(caught.value)
 
 
 def test_fio_without_package_is_named():
-    def run(argv, timeout_s):
-        from ovirt_rdma.host.system.commands import NotInstalled
-
-        raise NotInstalled("No such file or directory")
-
+    run = Mock(side_effect=NotInstalled("No such file or directory"))
     with pytest.raises(Problem) as caught:
         measure.engine(run)
     assert caught.value.fix == "install it: dnf install fio fio-engine-libaio"
@@ -568,16 +550,14 @@ def test_fio_without_package_is_named():
 
 def test_without_root_the_folder_is_named(tmp_path):
     (tmp_path / "run").write_text("no folder")
-    with pytest.raises(Problem) as caught, Scratch(str(tmp_path)).only_run():
+    with problem("bench-folder-unusable"), Scratch(str(tmp_path)).only_run():
         pass
-    assert caught.value.id == "bench-folder-unusable"
 
 
 def test_a_table_of_mounts_that_cannot_be_read_is_one_sentence(scratch, mounts):
-    with pytest.raises(Problem) as caught, scratch.only_run():
+    with problem("bench-folder-unusable"), scratch.only_run():
         _in_use(scratch)
         mounts.mountinfo.rename(mounts.root / "mountinfo")
-    assert caught.value.id == "bench-folder-unusable"
     (mounts.root / "mountinfo").rename(mounts.mountinfo)
     # The record is still there, so the next run removes all.
     end_benchmark(str(mounts.root), mounts)

@@ -26,6 +26,7 @@ from ovirt_rdma.storage.readiness import NOT_READY, READY, Network, Step
 
 NO_POLICY = Policy()
 FAST, LATE = Answer(seconds=0.002), Answer(late=True)
+MUTE = Step("listener", NOT_READY, "did not answer")
 
 
 class FakeProbes:
@@ -85,6 +86,22 @@ class Site:
         found = read_statistics(tree)
         return self.changed(found._replace(taken_s=self.now))
 
+    def silent(self, *mountpoints):
+        """Let questions on these mounts be late, and nas1 be silent."""
+        self.probes.answers = dict.fromkeys(mountpoints, LATE)
+        self.servers.tcp["10.0.0.1"] = Knock(SILENT, 1.5)
+        self.servers.rdma["10.0.0.1"] = MUTE
+
+    def count(self, counter, *values):
+        """Let the port's counter have these values, one at each reading."""
+        left = iter(values)
+
+        def with_errors(statistics):
+            counters = {counter: next(left)}
+            return statistics._replace(ports=(PortCounters("rxe0", 1, counters),))
+
+        self.changed = with_errors
+
     def look(self, export=None, policy=NO_POLICY, **more):
         return self.looker.look(policy, export and Export.parse(export), **more)
 
@@ -131,9 +148,8 @@ def test_only_the_export_that_is_asked_for(site):
 
 def test_a_silent_server_is_asked_both_ways_at_the_same_time(site):
     """One after the other would take longer than 15 s with an interval of 10 s."""
-    site.probes.answers = {"/mnt/a": LATE, "/mnt/b": LATE}
+    site.silent("/mnt/a", "/mnt/b")
     asked = threading.Event()
-    site.servers.tcp["10.0.0.1"] = Knock(SILENT, 1.5)
     site.servers.rdma = Answered(asked)
     site.servers.until = lambda: waited.append(asked.wait(60))
     waited: list[bool] = []
@@ -150,13 +166,11 @@ class Answered(dict):
 
     def __missing__(self, address):
         self._event.set()
-        return Step("listener", NOT_READY, "did not answer")
+        return MUTE
 
 
 def test_a_silent_server_is_asked_once_for_all_its_mounts(site):
-    site.probes.answers = {"/mnt/a": LATE, "/mnt/b": LATE}
-    site.servers.tcp["10.0.0.1"] = Knock(SILENT, 1.5)
-    site.servers.rdma["10.0.0.1"] = Step("listener", NOT_READY, "did not answer")
+    site.silent("/mnt/a", "/mnt/b")
     a, b, c = site.look().mounts
     assert (a.state, a.cause, a.certain, a.reason) == (
         "stalled",
@@ -185,9 +199,7 @@ def test_all_gids_are_read_only_if_the_first_ones_own_no_address(
         return devices(reader, problems, most_gids)
 
     monkeypatch.setattr(HostReader, "rdma_devices", rdma_devices)
-    site.probes.answers = {"/mnt/a": LATE, "/mnt/b": LATE}
-    site.servers.tcp["10.0.0.1"] = Knock(SILENT, 1.5)
-    site.servers.rdma["10.0.0.1"] = Step("listener", NOT_READY, "did not answer")
+    site.silent("/mnt/a", "/mnt/b")
     assert site.look().mounts[0].reason == "server-silent"
     assert asked == read
 
@@ -207,19 +219,15 @@ def test_a_server_that_answers_late_gets_no_rdma_connection(site, silent):
 
 
 def test_all_servers_silent_is_the_path(site):
-    site.probes.answers = dict.fromkeys(("/mnt/a", "/mnt/b", "/mnt/c"), LATE)
-    for address in ("10.0.0.1", "10.0.0.7"):
-        site.servers.tcp[address] = Knock(SILENT, 1.5)
-    site.servers.rdma["10.0.0.1"] = Step("listener", NOT_READY, "did not answer")
+    site.silent("/mnt/a", "/mnt/b", "/mnt/c")
+    site.servers.tcp["10.0.0.7"] = Knock(SILENT, 1.5)
     found = {(m.cause, m.reason) for m in site.look().mounts}
     assert found == {("path", "all-servers-silent")}
 
 
 def test_a_server_whose_threads_hang_is_up(site):
     """So the path that it shares with a silent one is no common cause."""
-    site.probes.answers = dict.fromkeys(("/mnt/a", "/mnt/b", "/mnt/c"), LATE)
-    site.servers.tcp["10.0.0.1"] = Knock(SILENT, 1.5)
-    site.servers.rdma["10.0.0.1"] = Step("listener", NOT_READY, "did not answer")
+    site.silent("/mnt/a", "/mnt/b", "/mnt/c")
     site.servers.tcp["10.0.0.7"] = Knock(ACCEPTS, 0.001, replied=False)
     found = {m.export: (m.cause, m.reason) for m in site.look().mounts}
     assert found["nas1:/a"] == ("server", "server-silent")
@@ -228,9 +236,8 @@ def test_a_server_whose_threads_hang_is_up(site):
 
 def test_an_export_over_tcp_says_nothing_about_rdma(site):
     site.root.nfs_mount("nas1:/iso", "/mnt/iso", "tcp", "10.0.0.1")
-    site.probes.answers = {"/mnt/a": LATE, "/mnt/b": LATE}
+    site.silent("/mnt/a", "/mnt/b")
     site.servers.tcp["10.0.0.1"] = Knock(ACCEPTS, 0.001, replied=True)
-    site.servers.rdma["10.0.0.1"] = Step("listener", NOT_READY, "did not answer")
     found = {m.export: m.reason for m in site.look().mounts}
     assert found["nas1:/a"] == "rdma-lost"
     assert found["nas1:/iso"] == ""
@@ -265,10 +272,8 @@ def test_a_mount_that_vanished_meanwhile_is_left_out(site):
 
 
 def test_silence_is_counted_from_the_last_answer(site):
-    site.servers.tcp["10.0.0.1"] = Knock(SILENT, 1.5)
-    site.servers.rdma["10.0.0.1"] = Step("listener", NOT_READY, "did not answer")
     site.look("nas1:/a")
-    site.probes.answers = {"/mnt/a": LATE}
+    site.silent("/mnt/a")
     states = [site.look("nas1:/a").mounts[0].state for _ in range(9)]
     assert states == ["stalled"] * 7 + ["dead"] * 2
     site.probes.answers = {}
@@ -278,26 +283,14 @@ def test_silence_is_counted_from_the_last_answer(site):
 
 
 def test_errors_on_the_port_to_a_server_that_answers_are_no_alarm(site):
-    errors = iter([0, 3])
-
-    def with_errors(statistics):
-        counters = {"retry_exceeded_err": next(errors)}
-        return statistics._replace(ports=(PortCounters("rxe0", 1, counters),))
-
-    site.changed = with_errors
+    site.count("retry_exceeded_err", 0, 3)
     assert {mount.state for mount in site.look().mounts} == {"ok"}
     assert site.servers.asked == []
 
 
 def test_errors_of_a_port_count_for_mounts_over_rdma(site):
     """Over TCP no packets of RDMA are sent."""
-    errors = iter([0, 3])
-
-    def with_errors(statistics):
-        counters = {"retry_exceeded_err": next(errors)}
-        return statistics._replace(ports=(PortCounters("rxe0", 1, counters),))
-
-    site.changed = with_errors
+    site.count("retry_exceeded_err", 0, 3)
     slow = Answer(seconds=0.9)
     site.probes.answers = {"/mnt/a": slow, "/mnt/c": slow}
     for address in ("10.0.0.1", "10.0.0.7"):
@@ -319,14 +312,7 @@ def test_a_tcp_mount_of_another_port_is_asked_there(site):
 
 def test_errors_are_added_up_over_half_a_minute(site):
     """Reading takes 10 s here, so a sample of 40 s before does not count."""
-    lost = {1: 3, 2: 4, 3: 5, 4: 5, 5: 6, 6: 6, 7: 6, 8: 6}
-    samples = iter(range(9))
-
-    def with_errors(statistics):
-        counters = {"completer_retry_err": lost.get(next(samples), 0)}
-        return statistics._replace(ports=(PortCounters("rxe0", 1, counters),))
-
-    site.changed = with_errors
+    site.count("completer_retry_err", 0, 3, 4, 5, 5, 6, 6, 6, 6)
     site.probes.answers = {"/mnt/a": LATE, "/mnt/b": LATE}
     site.servers.tcp["10.0.0.1"] = Knock(ACCEPTS, 0.001)
     site.servers.tcp["10.0.0.7"] = Knock(ACCEPTS, 0.001)
@@ -356,32 +342,36 @@ def test_a_tcp_mount_whose_netdev_has_no_carrier(site):
     assert "eth0 has no carrier" in c.sentence
 
 
-def port(device="mlx5_0", number=1, counters=(), hardware=()):
-    return PortCounters(
-        device,
-        number,
-        {**dict(counters), **dict(hardware)},
-    )
+def port(device="mlx5_0", **counters):
+    return PortCounters(device, 1, counters)
 
 
 def test_errors_of_ports():
+    """What a port itself has counted since: not of one that was reset, by perfquery -R,
+    nor of one that came, nor of a counter that came.
+    """
+    was = {
+        "symbol_error": 5,
+        "packet_seq_err": 0,
+        "link_downed": 2,
+        "port_xmit_data": 1,
+    }
+    now = {
+        "symbol_error": 8,
+        "packet_seq_err": 4,
+        "link_downed": 2,
+        "port_xmit_data": 9,
+    }
     before = [
-        port(
-            counters=[("symbol_error", 5), ("port_xmit_data", 1), ("link_downed", 2)],
-            hardware=[("packet_seq_err", 0), ("local_ack_timeout_err", None)],
-        ),
-        port("mlx5_1", counters=[("symbol_error", 9)]),
-        port("mlx5_2", counters=[("symbol_error", 9)]),
+        port(**was, local_ack_timeout_err=None),
+        port("mlx5_1", symbol_error=9, local_ack_timeout_err=7),
+        port("mlx5_2", symbol_error=9),
     ]
     after = [
-        port(
-            counters=[("symbol_error", 8), ("port_xmit_data", 99), ("link_downed", 2)],
-            hardware=[("packet_seq_err", 4), ("local_ack_timeout_err", 7)],
-        ),
-        # Reset by perfquery -R.
-        port("mlx5_1", counters=[("symbol_error", 0)]),
-        port("mlx5_2", counters=[("symbol_error", 9)]),
-        port("mlx5_3", counters=[("symbol_error", 9)]),
+        port(**now, local_ack_timeout_err=7, max_retry_exceeded=7),
+        port("mlx5_1", symbol_error=0),
+        port("mlx5_2", symbol_error=9),
+        port("mlx5_3", symbol_error=9, local_ack_timeout_err=7),
     ]
     found = {"symbol_error": 3, "packet_seq_err": 4}, 0
     assert recent_errors([before, after]) == {("mlx5_0", 1): found}
@@ -399,40 +389,21 @@ def test_errors_of_ports():
     ],
 )
 def test_a_host_that_waits_in_vain_is_seen_with_every_driver(name):
-    samples = [[port(hardware=[(name, value)])] for value in (0, 50_000)]
+    samples = [[port(**{name: value})] for value in (0, 50_000)]
     found = {name: 50_000}, 1
     assert recent_errors(samples) == {("mlx5_0", 1): found}
 
 
 def test_a_receiver_that_is_late_loses_no_packets():
     late = ("req_rnr_retries_exceeded", "retry_rnr_exceeded_err", "rnr_nak_retry_err")
-    samples = [[port(hardware=[(name, value) for name in late])] for value in (0, 99)]
+    samples = [[port(**dict.fromkeys(late, value))] for value in (0, 99)]
     assert recent_errors(samples) == {}
-
-
-LOST = [("symbol_error", 9), ("local_ack_timeout_err", 7)]
-
-
-def test_only_what_a_port_itself_has_counted_since_is_growth():
-    """Not of one that was reset, by perfquery -R, nor of one that came, nor of a
-    counter that came.
-    """
-    before = [port(counters=[("symbol_error", 5)]), port("mlx5_1", 1, LOST)]
-    after = [port(counters=[("symbol_error", 8), LOST[1]])]
-    after += [port("mlx5_1", 1, [("symbol_error", 0)]), port("mlx5_2", 1, LOST)]
-    assert recent_errors([before, after]) == {("mlx5_0", 1): ({"symbol_error": 3}, 0)}
 
 
 def test_errors_are_added_up_and_samples_with_waits_in_vain_are_counted():
     values = [(0, 0), (1, 2), (5, 2), (5, 3)]
     samples = [
-        [
-            port(
-                counters=[("symbol_error", bits)],
-                hardware=[("local_ack_timeout_err", again)],
-            )
-        ]
-        for bits, again in values
+        [port(symbol_error=bits, local_ack_timeout_err=again)] for bits, again in values
     ]
     counts = {"symbol_error": 5, "local_ack_timeout_err": 3}
     assert recent_errors(samples) == {("mlx5_0", 1): (counts, 2)}

@@ -16,6 +16,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -81,8 +82,16 @@ def fifo(tmp_path) -> Path:
     return path
 
 
-def ask(work, *mountpoints, timeout_s=PATIENT_S):
-    return Probes(work).ask(mountpoints, timeout_s=timeout_s)
+@pytest.fixture
+def metadata(tmp_path) -> Path:
+    """Where a domain has it; its folder is there."""
+    path = tmp_path / DOMAIN / "dom_md/metadata"
+    path.parent.mkdir(parents=True)
+    return path
+
+
+def ask(work, *mountpoints, **more):
+    return Probes(work).ask(mountpoints, timeout_s=PATIENT_S, **more)
 
 
 def children() -> set[int]:
@@ -100,16 +109,12 @@ def test_a_name_that_cannot_exist_is_looked_up(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_each_question_has_another_name(tmp_path, monkeypatch):
-    asked = []
-
-    def lstat(path):
-        asked.append(path)
-        raise FileNotFoundError
-
+def test_each_question_has_another_name(monkeypatch):
+    lstat = Mock(side_effect=FileNotFoundError)
     monkeypatch.setattr(os, "lstat", lstat)
     for _ in range(3):
         list(signs.ask_server("/mnt/a"))
+    asked = [call.args[0] for call in lstat.call_args_list]
     assert len(set(asked)) == 3
     for path in asked:
         assert re.fullmatch(r"/mnt/a/\.ovirt-rdma-[0-9a-f]{24}", path)
@@ -117,21 +122,15 @@ def test_each_question_has_another_name(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["ESTALE", "EIO", "ENOTDIR"])
 def test_an_error_of_the_server_has_its_name(monkeypatch, name):
-    def lstat(path):
-        raise OSError(getattr(errno, name), "no")
-
-    monkeypatch.setattr(os, "lstat", lstat)
+    error = OSError(getattr(errno, name), "no")
+    monkeypatch.setattr(os, "lstat", Mock(side_effect=error))
     answer = ask(signs.ask_server, "/mnt/a")["/mnt/a"]
     assert (answer.error, answer.late) == (name, False)
 
 
 def test_a_refusal_may_be_remembered_so_the_server_is_asked_for_its_space(monkeypatch):
     asked = []
-
-    def lstat(path):
-        raise PermissionError(13, "no")
-
-    monkeypatch.setattr(os, "lstat", lstat)
+    monkeypatch.setattr(os, "lstat", Mock(side_effect=PermissionError(13, "no")))
     monkeypatch.setattr(os, "statvfs", asked.append)
     (fields,) = signs.ask_server("/mnt/a", read=True)
     assert asked == ["/mnt/a"]
@@ -139,17 +138,13 @@ def test_a_refusal_may_be_remembered_so_the_server_is_asked_for_its_space(monkey
     assert "read_s" not in fields
 
 
-def test_a_domain_is_read_where_vdsm_reads_it(tmp_path):
-    metadata = tmp_path / DOMAIN / "dom_md/metadata"
-    metadata.parent.mkdir(parents=True)
+def test_a_domain_is_read_where_vdsm_reads_it(tmp_path, metadata):
     metadata.write_text("CLASS=Data\n")
     for other in ("ids", "leases", "inbox"):
         (metadata.parent / other).write_text("x")
     (tmp_path / "__DIRECT_IO_TEST__").write_text("x")
     assert monitored_file(str(tmp_path)) == str(metadata)
-    answer = Probes().ask([str(tmp_path)], read=True, timeout_s=PATIENT_S)[
-        str(tmp_path)
-    ]
+    answer = ask(signs.ask_server, str(tmp_path), read=True)[str(tmp_path)]
     # A file system without O_DIRECT, such as tmpfs of old kernels, says EINVAL.
     assert answer.read_error in (None, "EINVAL")
     assert answer.read_s is not None
@@ -161,15 +156,11 @@ def test_nothing_is_read_without_a_domain(tmp_path):
     (tmp_path / DOMAIN).symlink_to("/proc/self")
     assert monitored_file(str(tmp_path)) is None
     assert monitored_file(str(tmp_path / "gone")) is None
-    answer = Probes().ask([str(tmp_path)], read=True, timeout_s=PATIENT_S)[
-        str(tmp_path)
-    ]
+    answer = ask(signs.ask_server, str(tmp_path), read=True)[str(tmp_path)]
     assert (answer.read_s, answer.read_error, answer.error) == (None, None, None)
 
 
-def test_a_link_is_never_read(tmp_path):
-    metadata = tmp_path / DOMAIN / "dom_md/metadata"
-    metadata.parent.mkdir(parents=True)
+def test_a_link_is_never_read(tmp_path, metadata):
     secret = tmp_path / "secret"
     secret.write_text("x" * 4096)
     metadata.symlink_to(secret)
@@ -248,7 +239,7 @@ def test_while_servers_answer_there_is_one_child_at_a_time(monkeypatch):
         yield {"seconds": 0.25}
         alive[0] -= 1
 
-    answers = Probes(work).ask([f"/{n}" for n in range(9)], timeout_s=PATIENT_S)
+    answers = ask(work, *(f"/{n}" for n in range(9)))
     assert set(answers.values()) == {Answer(seconds=0.25)}
     assert (alive[0], alive[1]) == (0, 1)
 
@@ -312,6 +303,18 @@ def hangs(fifo, events):
     return work
 
 
+@pytest.fixture
+def hung(fifo, events, signals) -> int:
+    """A child that hangs on /mnt/a, and cannot be killed."""
+    Probes(hangs(fifo, events), clock=events).ask(["/mnt/a"], timeout_s=SOON_S)
+    ((pid, _),) = signals.asked
+    return pid
+
+
+def answers(mountpoint, read):
+    return [{"seconds": 0.5}]
+
+
 def test_one_that_cannot_be_killed_is_left_alone_and_not_asked_again(
     fifo, events, signals, records
 ):
@@ -369,32 +372,25 @@ def test_one_that_is_stopped_is_given_up(events):
     assert children() == before
 
 
-def test_another_process_sees_the_one_that_hangs(fifo, events, signals, records):
+def test_another_process_sees_the_one_that_hangs(hung, signals, records):
     """A mount has one such child, whichever process began first."""
-    answers = Probes(lambda mountpoint, read: [{"seconds": 0.5}])
-    assert answers.ask(["/mnt/a"], timeout_s=PATIENT_S)["/mnt/a"] == Answer(seconds=0.5)
-    Probes(hangs(fifo, events), clock=events).ask(["/mnt/a"], timeout_s=SOON_S)
-    pid, _ = signals.asked[-1]
-    again = answers.ask(["/mnt/a", "/mnt/b"], timeout_s=PATIENT_S)
+    again = ask(answers, "/mnt/a", "/mnt/b")
     assert again["/mnt/b"] == Answer(seconds=0.5)
     assert again["/mnt/a"].late
     assert again["/mnt/a"].stuck_s is not None
-    signals.end(pid)
-    assert answers.ask(["/mnt/a"], timeout_s=PATIENT_S)["/mnt/a"] == Answer(seconds=0.5)
-    assert not (records / str(pid)).exists()
+    signals.end(hung)
+    assert ask(answers, "/mnt/a")["/mnt/a"] == Answer(seconds=0.5)
+    assert not (records / str(hung)).exists()
 
 
-def test_its_number_is_given_to_another_process(fifo, events, signals, records):
-    Probes(hangs(fifo, events), clock=events).ask(["/mnt/a"], timeout_s=SOON_S)
-    ((pid, _),) = signals.asked
-    record = records / str(pid)
+def test_its_number_is_given_to_another_process(hung, records):
+    record = records / str(hung)
     fields = json.loads(record.read_text())
     record.write_text(json.dumps({**fields, "started": fields["started"] - 1}))
-    answers = Probes(lambda mountpoint, read: [{"seconds": 0.5}])
-    assert answers.ask(["/mnt/a"], timeout_s=PATIENT_S)["/mnt/a"] == Answer(seconds=0.5)
+    assert ask(answers, "/mnt/a")["/mnt/a"] == Answer(seconds=0.5)
 
 
-def test_a_process_of_a_user_is_no_child_of_ours(tmp_path, records):
+def test_a_process_of_a_user_is_no_child_of_ours():
     """Any user may give a process any name; only root writes the records."""
     taken = "nfshlth67ad0b02"  # what children were called once
     program = f"printf {taken} > /proc/self/comm; echo; read line"
@@ -403,14 +399,10 @@ def test_a_process_of_a_user_is_no_child_of_ours(tmp_path, records):
     ) as user:
         assert user.stdout is not None
         user.stdout.readline()
-        answers = Probes(lambda mountpoint, read: [{"seconds": 0.5}])
-        assert answers.ask(["/mnt/a"], timeout_s=PATIENT_S) == {
-            "/mnt/a": Answer(seconds=0.5)
-        }
+        assert ask(answers, "/mnt/a") == {"/mnt/a": Answer(seconds=0.5)}
 
 
-def test_only_root_can_read_or_write_the_records(fifo, events, signals, records):
-    Probes(hangs(fifo, events), clock=events).ask(["/mnt/a"], timeout_s=SOON_S)
+def test_only_root_can_read_or_write_the_records(hung, records):
     (record,) = records.iterdir()
     modes = [path.stat().st_mode & 0o777 for path in (records, record)]
     assert modes == [0o700, 0o600]
@@ -430,8 +422,7 @@ def test_a_damaged_record_is_none(records, content):
     records.mkdir(parents=True)
     (records / str(os.getpid())).write_text(content)
     (records / "other").mkdir()
-    answers = Probes(lambda mountpoint, read: [{"seconds": 0.5}])
-    assert answers.ask(["/mnt/a"], timeout_s=PATIENT_S)["/mnt/a"] == Answer(seconds=0.5)
+    assert ask(answers, "/mnt/a")["/mnt/a"] == Answer(seconds=0.5)
 
 
 def test_without_a_place_for_records_a_process_remembers_its_own(
@@ -502,35 +493,41 @@ def test_more_mounts_than_children_at_once():
 
 
 def test_a_fork_that_fails_is_a_problem(monkeypatch):
-    def fork():
-        raise BlockingIOError(11, "Resource temporarily unavailable")
-
-    monkeypatch.setattr(os, "fork", fork)
+    error = BlockingIOError(11, "Resource temporarily unavailable")
+    monkeypatch.setattr(os, "fork", Mock(side_effect=error))
     problem = "no process could be started: Resource temporarily unavailable"
     assert ask(signs.ask_server, "/a") == {"/a": Answer(problem=problem)}
 
 
+def ends_in_the_read(mountpoint, read):
+    yield {"seconds": 0.25}
+    yield {"read_late": True}
+    os._exit(1)
+
+
+ENDED = "the process that asked the server ended "
+
+
 @pytest.mark.parametrize(
-    "work",
+    ("work", "problem"),
     [
-        lambda mountpoint, read: os._exit(1),
-        lambda mountpoint, read: [],
-        lambda mountpoint, read: os.kill(os.getpid(), signal.SIGSEGV),
+        (lambda mountpoint, read: os._exit(1), f"{ENDED}without answer"),
+        (lambda mountpoint, read: [], f"{ENDED}without answer"),
+        (
+            lambda mountpoint, read: os.kill(os.getpid(), signal.SIGSEGV),
+            f"{ENDED}without answer",
+        ),
+        (ends_in_the_read, f"{ENDED}in the read"),
+        (
+            lambda mountpoint, read: [{"no such field": 1}],
+            "the process that asked the server wrote no answer",
+        ),
+        (lambda mountpoint, read: 1 / 0, "ZeroDivisionError: division by zero"),
     ],
+    ids=["exits", "no answer", "a signal", "in the read", "another answer", "a bug"],
 )
-def test_a_child_that_ends_without_answer_is_a_problem(work):
-    ended = "the process that asked the server ended without answer"
-    assert ask(work, "/a") == {"/a": Answer(problem=ended)}
-
-
-def test_a_child_that_ends_in_the_read_is_a_problem():
-    def work(mountpoint, read):
-        yield {"seconds": 0.25}
-        yield {"read_late": True}
-        os._exit(1)
-
-    ended = "the process that asked the server ended in the read"
-    assert ask(work, "/a") == {"/a": Answer(problem=ended)}
+def test_what_goes_wrong_in_a_child_is_a_problem(work, problem):
+    assert ask(work, "/a") == {"/a": Answer(problem=problem)}
 
 
 def test_a_server_that_is_slow_to_find_the_file_is_not_asked_to_read(
@@ -544,15 +541,3 @@ def test_a_server_that_is_slow_to_find_the_file_is_not_asked_to_read(
     monkeypatch.setattr(signs, "monitored_file", find)
     (fields,) = signs.ask_server(str(tmp_path), read=True)
     assert fields["error"] is None
-
-
-def test_a_child_that_writes_something_else_is_a_problem():
-    wrong = "the process that asked the server wrote no answer"
-    work = lambda mountpoint, read: [{"no such field": 1}]  # noqa: E731
-    assert ask(work, "/a") == {"/a": Answer(problem=wrong)}
-
-
-def test_a_bug_in_the_child_is_a_problem():
-    assert ask(lambda mountpoint, read: 1 / 0, "/a") == {
-        "/a": Answer(problem="ZeroDivisionError: division by zero")
-    }

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.problems import problem
 from support.storage.metrics_host import FOLDER, MetricsHost
 
-from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.paths import DEGRADED_JSON, ENABLED, METRICS_JSON, under
 from ovirt_rdma.host.services.enablement import MODE_VDSMD, marker_text
 from ovirt_rdma.storage.metrics import exporter
@@ -94,9 +94,8 @@ def test_a_link_in_the_place_of_the_draft_is_not_followed(host):
     target = host.root / "target"
     target.write_text("kept")
     (folder / f".ovirt_rdma.{os.getpid()}.draft").symlink_to(target)
-    with pytest.raises(Problem) as refused:
+    with problem("metrics-not-written"):
         write_metrics(str(folder), "x 1\n")
-    assert refused.value.id == "metrics-not-written"
     assert target.read_text() == "kept"
 
 
@@ -108,9 +107,8 @@ def test_a_link_in_the_place_of_the_folder_is_not_followed(host):
     left = away / ".ovirt_rdma.999999999.draft"
     left.touch()
     folder.symlink_to(away)
-    with pytest.raises(Problem) as refused:
+    with problem("metrics-not-written") as refused:
         run(host)
-    assert refused.value.id == "metrics-not-written"
     assert "no link" in refused.value.fix
     # Nor to remove the file of a folder that the policy had before.
     host.policy(folder="")
@@ -141,9 +139,8 @@ def test_a_folder_swapped_during_a_run_gets_nothing(host, monkeypatch):
 def test_a_folder_that_is_missing_is_one_sentence(host):
     folder = file_of(host).parent
     shutil.rmtree(folder)
-    with pytest.raises(Problem) as refused:
+    with problem("metrics-folder-missing") as refused:
         run(host)
-    assert refused.value.id == "metrics-folder-missing"
     assert str(folder) in str(refused.value)
     assert "node_exporter" in refused.value.fix
 

@@ -264,13 +264,6 @@ def test_a_counter_that_cannot_be_read_is_left_out_and_said(host):
     assert any("out_of_sequence" in one for one in read_metrics(host.root).problems)
 
 
-def test_a_port_that_is_down(host):
-    host.port("mlx5_0")
-    path = host.root / "sys/class/infiniband/mlx5_0/ports/1/state"
-    path.write_text("1: DOWN\n")
-    assert value(values(host), "port_active", device="mlx5_0") == 0
-
-
 def test_the_policy_and_a_damaged_one(host):
     found = values(host)
     ((labels, _),) = found["ovirt_rdma_policy_info"]
@@ -358,28 +351,6 @@ def test_a_stale_health_counts_no_more(host):
     assert "ovirt_rdma_mount_health" not in values(host)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{}",
-        '{"kind": "health"}',
-        '{"kind": "health", "schema_version": 2, "mounts": []}',
-        '{"kind": "health", "schema_version": 1, "mounts": [{}], "interval_s": 1}',
-        '{"kind": "health", "schema_version": 1, "mounts": [], "interval_s": "x"}',
-    ],
-)
-def test_an_invalid_health_is_a_sentence_and_the_rest_is_there(host, text):
-    host.mount("nas:/vm")
-    path = host.root / HEALTH_JSON.strip("/")
-    path.write_text(text)
-    metrics = read_metrics(host.root)
-    (problem,) = metrics.problems
-    assert problem.startswith(f"{HEALTH_JSON} is invalid and is ignored: ")
-    assert "ovirt_rdma_connection_sends_total" in values(host)
-
-
 def test_the_health_of_a_mount_that_is_gone_is_none(host):
     host.mount("nas:/other")
     health(host, DEAD, cause=SERVER, since=900.0)
@@ -389,8 +360,17 @@ def test_the_health_of_a_mount_that_is_gone_is_none(host):
 
 
 @pytest.mark.parametrize(
-    ("of_mount", "key", "wrong"),
+    "change",
     [
+        # The whole text.
+        "",
+        "[]",
+        "{}",
+        '{"kind": "health"}',
+        '{"kind": "health", "schema_version": 2, "mounts": []}',
+        '{"kind": "health", "schema_version": 1, "mounts": [{}], "interval_s": 1}',
+        '{"kind": "health", "schema_version": 1, "mounts": [], "interval_s": "x"}',
+        # Whether it is of the mount, the key, its value.
         (False, "kind", "policy"),
         (False, "schema_version", 2),
         (True, "export", 7),
@@ -400,18 +380,20 @@ def test_the_health_of_a_mount_that_is_gone_is_none(host):
         (True, "since", "now"),
         (True, "answered_s", True),
     ],
+    ids=str,
 )
-def test_a_health_of_another_form_is_a_sentence_and_the_rest_is_there(
-    host, of_mount, key, wrong
-):
+def test_a_health_of_another_form_is_a_sentence_and_the_rest_is_there(host, change):
     host.mount("nas:/vm")
     health(host, "ok")
     path = host.root / HEALTH_JSON.strip("/")
-    document = json.loads(path.read_text())
-    changed = document["mounts"][0] if of_mount else document
-    assert key in changed
-    changed[key] = wrong
-    path.write_text(json.dumps(document))
+    if not isinstance(change, str):
+        of_mount, key, wrong = change
+        document = json.loads(path.read_text())
+        changed = document["mounts"][0] if of_mount else document
+        assert key in changed
+        changed[key] = wrong
+        change = json.dumps(document)
+    path.write_text(change)
     metrics = read_metrics(host.root)
     (problem,) = metrics.problems
     assert problem.startswith(f"{HEALTH_JSON} is invalid and is ignored: ")

@@ -23,7 +23,13 @@ from ovirt_rdma.storage.paths import mover, moving
 from ovirt_rdma.storage.paths.mover import MovePaths, objection, rules_with_paths
 from ovirt_rdma.storage.paths.moving import Target
 from ovirt_rdma.storage.paths.server import Link
-from ovirt_rdma.storage.paths.state import DOWN, UP, PathsState, read_paths
+from ovirt_rdma.storage.paths.state import (
+    DOWN,
+    UP,
+    PathsState,
+    ServerPaths,
+    read_paths,
+)
 
 A1, A2 = "10.99.0.1", "10.98.0.1"
 SWITCH = "/sys/kernel/sunrpc/xprt-switches/switch-0"
@@ -163,10 +169,15 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     return found
 
 
-def states(host: Host) -> list[str]:
+def shown(host: Host) -> ServerPaths:
     state = host.state()
     assert state is not None
-    return [path.state for path in state.servers[0].paths]
+    (server,) = state.servers
+    return server
+
+
+def states(host: Host) -> list[str]:
+    return [path.state for path in shown(host).paths]
 
 
 def test_a_host_where_all_is_well(host: Host):
@@ -176,9 +187,7 @@ def test_a_host_where_all_is_well(host: Host):
         (),
         0.0,
     )
-    state = host.state()
-    assert state is not None
-    (server,) = state.servers
+    server = shown(host)
     assert server.exports == ("nas:/vm",)
     assert [(p.address, p.netdev, p.connections) for p in server.paths] == [
         (A1, "eth0", 1),
@@ -204,9 +213,7 @@ def test_a_cable_out_and_in_again(host: Host):
     host.run()
     assert host.address("xprt-0-rdma") == A1
     assert states(host) == [UP, UP]
-    state = host.state()
-    assert state is not None
-    assert state.servers[0].moves == 2
+    assert shown(host).moves == 2
 
 
 def test_a_port_that_is_not_active_is_a_path_without_link(host: Host):
@@ -309,9 +316,7 @@ def test_a_netdev_that_is_renamed_is_found_again(host: Host):
                   netdev="storage1")  # fmt: skip
     host.root.route(A2, "storage1", "10.98.0.2")
     host.run()
-    state = host.state()
-    assert state is not None
-    assert state.servers[0].paths[1].netdev == "storage1"
+    assert shown(host).paths[1].netdev == "storage1"
     assert states(host) == [UP, UP]
 
 

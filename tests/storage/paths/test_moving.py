@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Union
+from unittest.mock import Mock
 
 import pytest
 
@@ -32,11 +33,13 @@ A1, A2 = "10.99.0.1", "10.98.0.1"
 NOBODY, FALSE = "192.0.2.186", "02:00:00:00:00:01"
 KEY = ("switch-0", "xprt-1-rdma")
 WITH_LINK = Link("eth0", "rxe0/1")
+NOT_PERMITTED = CommandFailed("RTNETLINK answers: Operation not permitted", 2)
 
 
 class Kernel:
     """Routes and neighbours, as ``ip`` (iproute2 6.1) shows and changes them; from
-    the call number ``dies_at`` on none comes back, as after a kill.
+    the call number ``dies_at`` on none comes back, as after a kill. A call with the
+    words of ``errors`` fails.
     """
 
     def __init__(self, neighbour: str = "REACHABLE") -> None:
@@ -44,11 +47,15 @@ class Kernel:
         self.neighbours = {A1: f"lladdr 52:54:00:99:00:01 {neighbour}"}
         self.calls: list[list[str]] = []
         self.dies_at = 0
+        self.errors: dict[str, Exception] = {}
 
     def run(self, argv: Sequence[str]) -> str:
         self.calls.append(list(argv))
         if 0 < self.dies_at <= len(self.calls):
             raise KeyboardInterrupt
+        for part, error in self.errors.items():
+            if part in " ".join(argv):
+                raise error
         words = [word for word in argv[1:] if word != "-4"]
         what = words[:2]
         if what[0] == "neigh":
@@ -319,7 +326,7 @@ def test_with_the_real_ip(root: Path, real_ip: Runner, more: str):
 
     def stubborn(argv: Sequence[str]) -> str:
         if "del" in argv:
-            raise CommandFailed("RTNETLINK answers: Operation not permitted", 2)
+            raise NOT_PERMITTED
         return real_ip(argv)
 
     assert len(undo_levers(root, stubborn)) == 3
@@ -340,19 +347,15 @@ def test_a_route_and_a_neighbour_of_others_stay(root: Path, is_ethernet: bool):
 
 def test_what_cannot_be_undone_is_said_and_tried_again(root: Path):
     kernel = Kernel()
-
-    def stubborn(argv: Sequence[str]) -> str:
-        if argv[1:3] == ["route", "del"]:
-            raise CommandFailed("RTNETLINK answers: Operation not permitted", 2)
-        return kernel.run(argv)
-
-    with Lever(str(root), A1, WITH_LINK, stubborn).pulled():
+    kernel.errors = {"route del": NOT_PERMITTED}
+    with Lever(str(root), A1, WITH_LINK, kernel.run).pulled():
         pass
-    (left,) = undo_levers(root, stubborn)
+    (left,) = undo_levers(root, kernel.run)
     assert left == (
         f"{A1} is still unreachable; fix: ip route del unreachable {A1}/32 table "
         "local proto 186"
     )
+    kernel.errors = {}
     assert undo_levers(root, kernel.run) == []
     assert kernel.is_clean()
 
@@ -511,11 +514,9 @@ def test_folders_that_cannot_be_read_are_not_the_same(
 ):
     """The same ``fsid=`` on two servers, which both let only VDSM in."""
 
-    def denied(self: Path) -> Iterator[Path]:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
-
+    denied = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     monkeypatch.setattr(moving, "_handle", lambda libc, path: b"root")
-    monkeypatch.setattr(Path, "iterdir", denied)
+    monkeypatch.setattr(Path, "iterdir", Mock(side_effect=denied))
     with pytest.raises(PermissionError):
         moving._is_same(None, tmp_path / "here", tmp_path / "there")
 
@@ -615,37 +616,24 @@ def test_a_proof_that_is_ended_at_once_leaves_no_process():
 
 def test_a_route_is_said_to_be_left_also_without_its_netdev(root: Path):
     kernel = Kernel()
-
-    def gone(argv: Sequence[str]) -> str:
-        if argv[1:3] == ["route", "del"]:
-            raise CommandFailed("RTNETLINK answers: Operation not permitted", 2)
-        if "neigh" in argv:
-            raise CommandFailed('Cannot find device "eth0"', 1)
-        return kernel.run(argv)
-
-    with Lever(str(root), A1, WITH_LINK, gone).pulled():
+    gone = CommandFailed('Cannot find device "eth0"', 1)
+    kernel.errors = {"route del": NOT_PERMITTED, "neigh": gone}
+    with Lever(str(root), A1, WITH_LINK, kernel.run).pulled():
         pass
-    (left,) = undo_levers(root, gone)
+    (left,) = undo_levers(root, kernel.run)
     assert "still unreachable" in left
 
 
 def test_a_neighbour_that_cannot_be_seen_is_tried_again(root: Path):
     kernel = Kernel()
-    busy = False
-
-    def late(argv: Sequence[str]) -> str:
-        if busy and "neigh" in argv:
-            raise CommandTimeout("no answer within 5 s")
-        return kernel.run(argv)
-
-    with Lever(str(root), A1, WITH_LINK, late).pulled():
-        busy = True
-    assert undo_levers(root, late) == [
+    with Lever(str(root), A1, WITH_LINK, kernel.run).pulled():
+        kernel.errors = {"neigh": CommandTimeout("no answer within 5 s")}
+    assert undo_levers(root, kernel.run) == [
         f"a false neighbour of {address} may be left: no answer within 5 s"
         for address in (A1, NOBODY)
     ]
-    busy = False
-    assert undo_levers(root, late) == []
+    kernel.errors = {}
+    assert undo_levers(root, kernel.run) == []
     assert kernel.is_clean()
 
 

@@ -7,9 +7,11 @@ import re
 import shlex
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from unittest.mock import Mock
 
 import pytest
 from support.storage.fake_kernel import ACCESS_DENIED, NO_SUCH_PATH, WRONG_OPTION
@@ -29,6 +31,15 @@ STATE = "/sys/class/infiniband/rxe0/ports/1/state"
 BASE = "soft,nosharecache,timeo=100,retrans=3,nfsvers=4,minorversion=2"
 RDMA_STRING = f"{BASE},proto=rdma,port=20049,retry=0"
 TCP_STRING = f"{BASE},proto=tcp,retry=0"
+
+DEFINITION = {"id": "0", "connection": f"{NAS}:/e", "protocol_version": "4.2"}
+
+
+@pytest.fixture
+def busy(site, monkeypatch) -> None:
+    """Nothing can be unmounted."""
+    error = site.vdsm.mount.MountError(["umount"], 32, b"", b"target is busy")
+    monkeypatch.setattr(site.vdsm.mount, "_umount", Mock(side_effect=error))
 
 
 class TestExportWithoutRule:
@@ -138,6 +149,7 @@ class TestRequireRdma:
         assert site.kernel.mounts == []
         assert f"{NAS} refuses RDMA connections" in caplog.text
         assert not (Path(site.kernel.root).parent / "mnt" / f"{NAS}:_e").exists()
+        assert not site.marks_file.exists()
 
     @pytest.mark.parametrize(
         "spoil, reason",
@@ -266,39 +278,26 @@ class TestRequireRdma:
         assert site.connect(f"{NAS}:/e2") == [MOUNT_FAILED]
         assert site.now == waited + 1000
 
-    def test_mount_that_lands_on_tcp_is_taken_back(self, site, caplog, monkeypatch):
+    @pytest.mark.usefixtures("nfsmount_conf")
+    def test_mount_that_lands_on_tcp_is_taken_back(self, site, caplog):
         site.rule("require-rdma")
-        _nfsmount_conf(site, monkeypatch, "proto=tcp,port=2049")
         assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
         assert site.kernel.mounted() == []
         assert "nfsmount.conf" in caplog.text
 
-    def test_the_command_that_unmounts_it_is_one_for_a_shell(
-        self, site, caplog, monkeypatch
-    ):
+    @pytest.mark.usefixtures("nfsmount_conf", "busy")
+    def test_the_command_that_unmounts_it_is_one_for_a_shell(self, site, caplog):
         site.rule("require-rdma")
-        _nfsmount_conf(site, monkeypatch, "proto=tcp,port=2049")
-
-        def busy(*_arguments, **_keys):
-            raise site.vdsm.mount.MountError(["umount"], 32, b"", b"target is busy")
-
-        monkeypatch.setattr(site.vdsm.mount, "_umount", busy)
         assert site.connect(f"{NAS}:/e f;g") == [MOUNT_FAILED]
         assert site.connect(f"{NAS}:/e f;g") == [MOUNT_FAILED]
         command, *_ = re.findall(r"fix: (umount -f -l .*f;g.*)", caplog.text)
         assert shlex.split(command)[3].endswith("_e f;g")
 
+    @pytest.mark.usefixtures("nfsmount_conf", "busy")
     def test_mount_that_cannot_be_taken_back_stays_refused(
         self, site, caplog, monkeypatch
     ):
         site.rule("require-rdma")
-        _nfsmount_conf(site, monkeypatch, "proto=tcp,port=2049")
-
-        def busy(*_arguments, **_keys):
-            raise site.vdsm.mount.MountError(["umount"], 32, b"", b"target is busy")
-
-        umount = site.vdsm.mount._umount
-        monkeypatch.setattr(site.vdsm.mount, "_umount", busy)
         assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
         assert "unmounting it again failed" in caplog.text
         assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
@@ -312,15 +311,13 @@ class TestRequireRdma:
         assert "already mounted over tcp" in caplog.text
         # After somebody has unmounted it, it can be mounted again.
         monkeypatch.setattr(site.vdsm.mount, "_mount", site.kernel.mount)
-        umount(_mountpoint(site), force=True, lazy=True)
+        site.kernel.umount(_mountpoint(site), force=True, lazy=True)
         assert site.connect(f"{NAS}:/e") == [0]
 
-    def test_a_mount_whose_access_check_fails_is_not_kept_over_tcp(
-        self, site, caplog, monkeypatch
-    ):
+    @pytest.mark.usefixtures("nfsmount_conf")
+    def test_a_mount_whose_access_check_fails_is_not_kept_over_tcp(self, site, caplog):
         """VDSM leaves it, and a mount that was there before is a success."""
         site.rule("require-rdma")
-        _nfsmount_conf(site, monkeypatch, "proto=tcp,port=2049")
         site.kernel.deny_access(f"{NAS}:/e", TimeoutError("ioprocess"))
         for _ in range(2):
             assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
@@ -334,17 +331,10 @@ class TestRequireRdma:
         assert site.connect(f"{NAS}:/e") == [0]
         assert site.kernel.mounted() == [(f"{NAS}:/e", "rdma")]
 
-    def test_what_vdsm_itself_could_not_take_back_stays_refused(
-        self, site, caplog, monkeypatch
-    ):
+    @pytest.mark.usefixtures("nfsmount_conf", "busy")
+    def test_what_vdsm_itself_could_not_take_back_stays_refused(self, site, caplog):
         site.rule("require-rdma")
-        _nfsmount_conf(site, monkeypatch, "proto=tcp,port=2049")
         site.kernel.deny_access(f"{NAS}:/e")
-
-        def busy(*_arguments, **_keys):
-            raise site.vdsm.mount.MountError(["umount"], 32, b"", b"target is busy")
-
-        monkeypatch.setattr(site.vdsm.mount, "_umount", busy)
         for _ in range(2):
             assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
         assert "and still exists; fix: umount" in caplog.text
@@ -355,21 +345,15 @@ class TestRequireRdma:
         assert "mount option 'port=abc' has no valid port" in caplog.text
         assert "report" not in caplog.text
 
-    def test_existing_tcp_mount_is_reported_and_left(self, site, caplog):
-        site.rule("require-rdma")
-        site.kernel.mount_before(f"{NAS}:/e", _mountpoint(site), "proto=tcp")
-        assert site.connect(f"{NAS}:/e") == [0]
-        assert site.kernel.mounts == site.kernel.umounts == []
-        assert "already mounted over tcp" in caplog.text
-        assert "degraded" in caplog.text
-
-    def test_existing_rdma_mount_is_no_news(self, site, caplog):
+    def test_existing_rdma_mount_is_no_news_and_asks_nobody(self, site, caplog):
         site.rule("require-rdma")
         assert site.connect(f"{NAS}:/e") == [0]
         caplog.clear()
+        site.network.asked.clear()
         assert site.connect(f"{NAS}:/e") == [0]
         assert len(site.kernel.mounts) == 1
         assert "WARNING" not in caplog.text
+        assert site.network.asked == []
 
     @pytest.mark.parametrize("rule", ["require-rdma", "prefer-rdma"])
     def test_permissions_stay_469_and_the_log_says_what_to_do(self, site, caplog, rule):
@@ -386,19 +370,15 @@ class TestRequireRdma:
 
     def test_an_error_without_a_code_is_477(self, site, caplog, monkeypatch):
         site.rule("require-rdma")
-
-        def broken(*_arguments, **_keys):
-            raise RuntimeError("Broken communication with supervdsm")
-
-        monkeypatch.setattr(site.vdsm.mount, "_mount", broken)
+        error = RuntimeError("Broken communication with supervdsm")
+        monkeypatch.setattr(site.vdsm.mount, "_mount", Mock(side_effect=error))
         assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
         assert "Broken communication with supervdsm" in caplog.text
 
     def test_disconnect(self, site):
         site.rule("require-rdma")
         site.connect(f"{NAS}:/e")
-        definition = {"id": "1", "connection": f"{NAS}:/e", "protocol_version": "4.2"}
-        assert site.vdsm.disconnect(definition)[0][1] == 0
+        assert site.vdsm.disconnect(DEFINITION)[0][1] == 0
         assert site.kernel.mounted() == []
         assert not Path(_mountpoint(site)).exists()
 
@@ -471,13 +451,6 @@ class TestPreferRdma:
         site.network.rdma.clear()
         assert site.connect(f"[{NAS6}]:/e") == [0]
         assert site.options == [f"{BASE},proto=tcp6,retry=0"]
-
-    def test_mount_that_lands_on_tcp_stays_and_is_told(self, site, caplog, monkeypatch):
-        site.rule("prefer-rdma")
-        _nfsmount_conf(site, monkeypatch, "proto=tcp,port=2049")
-        assert site.connect(f"{NAS}:/e") == [0]
-        assert site.kernel.mounted() == [(f"{NAS}:/e", "tcp")]
-        assert "degraded" in caplog.text
 
 
 class TestTcpRule:
@@ -601,27 +574,27 @@ class TestNameOfBothFamilies:
         site.network.names["nas"] = (NAS6, NAS)
         return site
 
-    def test_rdma_by_the_family_that_is_ready(self, nas):
-        nas.rule("require-rdma", server="nas")
-        del nas.network.rdma[NAS6, 20049]
+    @pytest.mark.parametrize(
+        ("rule", "silent", "options"),
+        [
+            ("require-rdma", [(NAS6, 20049)], RDMA_STRING),
+            (
+                "prefer-rdma",
+                [(NAS, 20049), (NAS6, 20049), (NAS6, 2049), (NAS, 111)],
+                TCP_STRING,
+            ),
+            ("tcp", [(NAS6, 2049), (NAS, 111)], f"{BASE},proto=tcp"),
+        ],
+        ids=["require-rdma", "fallback", "tcp"],
+    )
+    def test_by_the_family_that_answers(self, nas, rule, silent, options):
+        nas.rule(rule, server="nas")
+        for place in silent:
+            nas.network.rdma.pop(place, None)
+            nas.network.tcp.discard(place)
         nas.kernel.addresses["nas"] = NAS
         assert nas.connect("nas:/e") == [0]
-        assert nas.options == [RDMA_STRING]
-
-    def test_fallback_by_the_family_that_answers(self, nas):
-        nas.rule("prefer-rdma", server="nas")
-        nas.network.rdma.clear()
-        nas.network.tcp = {(NAS, 2049)}
-        nas.kernel.addresses["nas"] = NAS
-        assert nas.connect("nas:/e") == [0]
-        assert nas.options == [TCP_STRING]
-
-    def test_tcp_rule_by_the_family_that_answers(self, nas):
-        nas.rule("tcp", server="nas")
-        nas.network.tcp = {(NAS, 2049)}
-        nas.kernel.addresses["nas"] = NAS
-        assert nas.connect("nas:/e") == [0]
-        assert nas.options == [f"{BASE},proto=tcp"]
+        assert nas.options == [options]
 
     def test_tcp_rules_ask_their_server_once_and_nobody_waits(self, nas):
         nas.rule("tcp", server="nas")
@@ -669,6 +642,17 @@ class TestNameOfBothFamilies:
         nas.network.tcp.clear()
         assert nas.connect("nas:/e") == [0]
         assert nas.options == [BASE]
+
+
+@contextmanager
+def _hanging(site: Site, **keys):
+    """Connect an export, and hang in mount(8) until the block ends; yield threads for
+    other calls, and this call.
+    """
+    with ThreadPoolExecutor(3) as pool, site.kernel.hold(NAS) as hanging:
+        first = pool.submit(site.connect, f"{NAS}:/e", **keys)
+        assert hanging.wait(60)
+        yield pool, first
 
 
 class TestManyAtOnce:
@@ -801,10 +785,7 @@ class TestManyAtOnce:
         self, site, caplog, monkeypatch
     ):
         site.rule("require-rdma")
-
-        def no_thread(*_arguments, **_keys):
-            raise RuntimeError("can't start new thread")
-
+        no_thread = Mock(side_effect=RuntimeError("can't start new thread"))
         monkeypatch.setattr(connection.ThreadPoolExecutor, "submit", no_thread)
         assert site.connect(f"{NAS}:/e", f"{NAS}:/f") == [0, 0]
         assert "can't start new thread" in caplog.text
@@ -832,13 +813,6 @@ class TestManyAtOnce:
         assert statuses == [MOUNT_FAILED, 0, 0]
         assert sum(question[0] == "rdma" for question in site.network.asked) == 1
 
-    def test_mounted_exports_ask_nobody(self, site):
-        site.rule("require-rdma")
-        site.connect(f"{NAS}:/e")
-        site.network.asked.clear()
-        assert site.connect(f"{NAS}:/e") == [0]
-        assert site.network.asked == []
-
     def test_tcp_is_asked_ahead_for_those_that_will_fall_back(self, site):
         servers = [f"10.99.1.{n}" for n in range(4)]
         site.rule("prefer-rdma", server="10.99.1.0/24")
@@ -859,33 +833,25 @@ class TestManyAtOnce:
         site.rule("require-rdma", server="10.99.0.0/24")
         site.root.route("10.99.0.3", "eth0", "10.0.0.2")
         site.network.rdma["10.99.0.3", 20049] = READY
-        with ThreadPoolExecutor(1) as pool, site.kernel.hold(NAS) as hanging:
-            first = pool.submit(site.connect, f"{NAS}:/e")
-            assert hanging.wait(60)
+        with _hanging(site) as (_, first):
             assert site.connect("10.99.0.3:/e") == [0]
         assert first.result(60) == [0]
 
     def test_two_connects_of_one_export_mount_once(self, site):
         site.rule("require-rdma")
-        with ThreadPoolExecutor(2) as pool:
-            with site.kernel.hold(NAS) as hanging:
-                first = pool.submit(site.connect, f"{NAS}:/e")
-                assert hanging.wait(60)
-                second = pool.submit(site.connect, f"{NAS}:/e")
-                site.wait_for_callers(2)
-            assert first.result(60) == second.result(60) == [0]
+        with _hanging(site) as (pool, first):
+            second = pool.submit(site.connect, f"{NAS}:/e")
+            site.wait_for_callers(2)
+        assert first.result(60) == second.result(60) == [0]
         assert len(site.kernel.mounts) == 1
 
     def test_a_second_caller_gets_the_error_of_the_first(self, site, caplog):
         site.rule("require-rdma")
         site.kernel.fail(NAS, err=TIMED_OUT)
-        with ThreadPoolExecutor(3) as pool:
-            with site.kernel.hold(NAS) as hanging:
-                calls = [pool.submit(site.connect, f"{NAS}:/e")]
-                assert hanging.wait(60)
-                calls += [pool.submit(site.connect, f"{NAS}:/e") for _ in range(2)]
-                site.wait_for_callers(3)
-            assert [call.result(60) for call in calls] == [[MOUNT_FAILED]] * 3
+        with _hanging(site) as (pool, first):
+            others = [pool.submit(site.connect, f"{NAS}:/e") for _ in range(2)]
+            site.wait_for_callers(3)
+        assert [call.result(60) for call in (first, *others)] == [[MOUNT_FAILED]] * 3
         # Each has its reason, and mount was not run again for the others.
         failed = [
             r for r in caplog.records if "Connection timed out" in str(r.exc_info)
@@ -900,31 +866,23 @@ class TestManyAtOnce:
     def test_a_second_caller_who_asks_for_something_else_tries_it(self, site):
         site.rule("require-rdma")
         site.kernel.fail(NAS, err=WRONG_OPTION, times=1)
-        with ThreadPoolExecutor(2) as pool:
-            with site.kernel.hold(NAS) as hanging:
-                first = pool.submit(site.connect, f"{NAS}:/e", mnt_options="odd")
-                assert hanging.wait(60)
-                second = pool.submit(site.connect, f"{NAS}:/e")
-                site.wait_for_callers(2)
-            assert (first.result(60), second.result(60)) == ([MOUNT_FAILED], [0])
+        with _hanging(site, mnt_options="odd") as (pool, first):
+            second = pool.submit(site.connect, f"{NAS}:/e")
+            site.wait_for_callers(2)
+        assert (first.result(60), second.result(60)) == ([MOUNT_FAILED], [0])
 
     def test_the_permissions_that_the_first_met_are_469_to_all(self, site):
         site.rule("require-rdma")
         site.kernel.deny_access(f"{NAS}:/e")
-        with ThreadPoolExecutor(2) as pool:
-            with site.kernel.hold(NAS) as hanging:
-                first = pool.submit(site.connect, f"{NAS}:/e")
-                assert hanging.wait(60)
-                second = pool.submit(site.connect, f"{NAS}:/e")
-                site.wait_for_callers(2)
-            assert first.result(60) == second.result(60) == [ACCESS]
+        with _hanging(site) as (pool, first):
+            second = pool.submit(site.connect, f"{NAS}:/e")
+            site.wait_for_callers(2)
+        assert first.result(60) == second.result(60) == [ACCESS]
         assert len(site.kernel.mounts) == 1
 
     def test_a_second_caller_does_not_wait_for_ever(self, site, caplog):
         site.rule("require-rdma")
-        with ThreadPoolExecutor(1) as pool, site.kernel.hold(NAS) as hanging:
-            first = pool.submit(site.connect, f"{NAS}:/e")
-            assert hanging.wait(60)
+        with _hanging(site) as (_, first):
             object.__setattr__(site.shared, "wait_for_other_s", 0.0)
             assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
             assert "another call for this export is still running" in caplog.text
@@ -938,20 +896,15 @@ class TestManyAtOnce:
 
     def test_a_disconnect_waits_for_the_mount_under_way(self, site):
         site.rule("require-rdma")
-        definition = {"id": "0", "connection": f"{NAS}:/e", "protocol_version": "4.2"}
-        with ThreadPoolExecutor(2) as pool:
-            with site.kernel.hold(NAS) as hanging:
-                first = pool.submit(site.connect, f"{NAS}:/e")
-                assert hanging.wait(60)
-                second = pool.submit(site.vdsm.disconnect, definition)
-                site.wait_for_callers(2)
-            assert first.result(60) == [0]
-            assert second.result(60)[0][1] == 0
+        with _hanging(site) as (pool, first):
+            second = pool.submit(site.vdsm.disconnect, DEFINITION)
+            site.wait_for_callers(2)
+        assert first.result(60) == [0]
+        assert second.result(60)[0][1] == 0
         assert site.kernel.mounted() == []
 
     def test_a_mount_waits_for_the_disconnect_under_way(self, site, monkeypatch):
         site.rule("require-rdma")
-        definition = {"id": "0", "connection": f"{NAS}:/e", "protocol_version": "4.2"}
         assert site.connect(f"{NAS}:/e") == [0]
         umount, reached, gate = site.vdsm.mount._umount, Event(), Event()
 
@@ -962,7 +915,7 @@ class TestManyAtOnce:
 
         monkeypatch.setattr(site.vdsm.mount, "_umount", hanging)
         with ThreadPoolExecutor(2) as pool:
-            first = pool.submit(site.vdsm.disconnect, definition)
+            first = pool.submit(site.vdsm.disconnect, DEFINITION)
             assert reached.wait(60)
             second = pool.submit(site.connect, f"{NAS}:/e")
             site.wait_for_callers(2)
@@ -973,42 +926,37 @@ class TestManyAtOnce:
 
     def test_a_disconnect_does_not_wait_for_ever(self, site, caplog):
         site.rule("require-rdma")
-        definition = {"id": "0", "connection": f"{NAS}:/e", "protocol_version": "4.2"}
-        with ThreadPoolExecutor(1) as pool, site.kernel.hold(NAS) as hanging:
-            first = pool.submit(site.connect, f"{NAS}:/e")
-            assert hanging.wait(60)
+        with _hanging(site) as (_, first):
             object.__setattr__(site.shared, "wait_for_other_s", 0.0)
             # As in stock VDSM: nothing can be unmounted yet.
-            assert site.vdsm.disconnect(definition)[0][1] == GENERAL
+            assert site.vdsm.disconnect(DEFINITION)[0][1] == GENERAL
             assert len(site.kernel.umounts) == 1
         assert first.result(60) == [0]
 
 
 class TestOurOwnErrors:
-    def break_network(self, site):
-        def broken(*_arguments):
-            raise KeyError("a bug")
-
-        site.network.rdma_listener = broken
+    @pytest.fixture(autouse=True)
+    def broken(self, site):
+        site.network.rdma_listener = Mock(side_effect=KeyError("a bug"))
 
     def test_prefer_rdma_is_mounted_as_stock(self, site, caplog):
         site.rule("prefer-rdma")
-        self.break_network(site)
         assert site.connect(f"{NAS}:/e") == [0]
         assert site.options == [BASE]
         assert "please report" in caplog.text
+        problems: list[str] = []
+        (mark,) = site.root.reader().degraded_marks(problems)
+        assert problems == []
+        assert "please report" in mark.reason
 
-    def test_require_rdma_keeps_its_promise(self, site, caplog):
+    def test_require_rdma_keeps_its_promise(self, site):
         site.rule("require-rdma")
-        self.break_network(site)
         assert site.connect(f"{NAS}:/e") == [MOUNT_FAILED]
         assert site.kernel.mounts == []
 
 
 def _unreadable(site: Site) -> None:
-    def broken(*_arguments):
-        raise OSError("a bug")
-
+    broken = Mock(side_effect=OSError("a bug"))
     site.shared.surroundings.reader.nfs_mounts = broken
 
 
@@ -1056,16 +1004,10 @@ class TestTransportThatCannotBeTold:
         assert site.connect(f"{NAS}:/e") == [0]
         assert site.kernel.mounted() == [(f"{NAS}:/e", "rdma")]
 
-    def test_keeps_one_refused_that_could_not_be_unmounted(
-        self, site, caplog, monkeypatch, blind
-    ):
+    @pytest.mark.usefixtures("busy")
+    def test_keeps_one_refused_that_could_not_be_unmounted(self, site, caplog, blind):
         site.rule("require-rdma")
         blind(site)
-
-        def busy(*_arguments, **_keys):
-            raise site.vdsm.mount.MountError(["umount"], 32, b"", b"target is busy")
-
-        monkeypatch.setattr(site.vdsm.mount, "_umount", busy)
         assert site.connect(f"{NAS}:/e", f"{NAS}:/e") == [MOUNT_FAILED] * 2
         assert "and still exists; fix: umount" in caplog.text
 
@@ -1081,15 +1023,6 @@ def _reviewed(site: Site) -> MountReview:
 
 def _mountpoint(site: Site) -> str:
     return site.local_path(f"{NAS}:/e")
-
-
-def _nfsmount_conf(site: Site, monkeypatch, options: str) -> None:
-    """Let mount(8) append options, as an /etc/nfsmount.conf would."""
-
-    def mount(spec, file, mntOpts=None, vfstype=None, cgroup=None):
-        site.kernel.mount(spec, file, f"{mntOpts},{options}", vfstype, cgroup)
-
-    monkeypatch.setattr(site.vdsm.mount, "_mount", mount)
 
 
 class TestPaths:

@@ -248,16 +248,8 @@ def test_a_change_that_an_import_made_in_the_environment_is_taken_back(host):
     assert ran["environment"] == host.as_started()
 
 
-def _broken(host):
-    host.policy.write_bytes(b"\xff{")
-
-
-def _other_schema(host):
-    host.policy.write_text('{"schema_version": 99, "kind": "stored-policy"}')
-
-
-def _folder(host):
-    host.policy.mkdir()
+def _stored(text):
+    return lambda host: host.policy.write_bytes(text)
 
 
 def _forbidden(host):
@@ -268,11 +260,15 @@ def _forbidden(host):
 @pytest.mark.parametrize(
     "damage, words",
     [
-        (_broken, "the stored policy is invalid"),
-        (_other_schema, "schema version 99; this one reads 1"),
-        (_folder, "cannot be read: Is a directory"),
+        (_stored(b"\xff{"), "the stored policy is invalid"),
+        (
+            _stored(b'{"schema_version": 99, "kind": "stored-policy"}'),
+            "schema version 99; this one reads 1",
+        ),
+        (lambda host: host.policy.mkdir(), "cannot be read: Is a directory"),
         (_forbidden, "cannot be read: Permission denied"),
     ],
+    ids=["damaged", "another schema", "a folder", "forbidden"],
 )
 def test_a_policy_that_cannot_be_used_is_no_reason_for_stock(host, damage, words):
     damage(host)

@@ -103,13 +103,8 @@ def test_of_a_mount_that_is_not_seen_any_more(mixed, caplog):
     assert "fix: stop the programs that still use an unmounted" in caplog.text
 
 
-def test_nfsmount_conf_is_blamed_where_it_is_its_port(mixed, caplog, monkeypatch):
+def test_nfsmount_conf_is_blamed_where_it_is_its_port(mixed, nfsmount_conf, caplog):
     vm_rule(mixed, "require-rdma")
-
-    def forced(spec, file, mntOpts=None, vfstype=None, cgroup=None):
-        mixed.kernel.mount(spec, file, f"{mntOpts},proto=tcp,port=2049", vfstype)
-
-    monkeypatch.setattr(mixed.vdsm.mount, "_mount", forced)
     assert mixed.connect(VM) == [MOUNT_FAILED]
     assert "which settings in nfsmount.conf can cause" in caplog.text
 
