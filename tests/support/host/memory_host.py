@@ -28,10 +28,7 @@ from support.host.change_places import (
 )
 from support.host.ipoib_kernel import InMemory, Kernel
 from support.host.ipoib_undo import UndoKernel
-
-
-class Killed(BaseException):
-    """Ends the process here, as SIGKILL does."""
+from support.killed import Killed
 
 
 class Points:
