@@ -55,8 +55,8 @@ class Engine:
     def attached(self, name: str) -> Any:
         return self.centre().storage_domain_service(self.world.domain(name).id)
 
-    def centre(self, name: str = "dc1") -> Any:
-        found = self.world.data_center(name).id
+    def centre(self) -> Any:
+        found = self.world.data_center("dc1").id
         service = self.system.data_centers_service().data_center_service(found)
         return service.storage_domains_service()
 
