@@ -51,16 +51,13 @@ class Conflict(Fault):
 
 
 @dataclass(frozen=True)
-class Locked(Fault):
+class Locked(Conflict):
     """409: the object is locked by another action of the engine."""
 
     message: str = (
         "Cannot do that. Related operation is currently in progress. "
         "Please try again later."
     )
-
-    def answer(self) -> Optional[Answer]:
-        return fault(409, self.message)
 
 
 @dataclass(frozen=True)

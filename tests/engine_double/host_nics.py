@@ -137,10 +137,7 @@ def nic_by_id(host: SimHost, name: str) -> SimNic:
 
 def _rows(nic: SimNic, wanted: SimAssignment) -> list[Row]:
     family, width = ("ipv6", "prefix") if wanted.v6 else ("ipv4", "netmask")
-    has = SimAssignment(nic.boot_protocol, nic.address, nic.netmask, nic.gateway)
-    if wanted.v6:
-        mine = (nic.boot_protocol_v6, nic.address_v6, nic.netmask_v6, nic.gateway_v6)
-        has = SimAssignment(*mine)
+    has = address_of(nic, wanted.v6)
     methods = (_java(has.method), _java(wanted.method))
     rows: list[Row] = [(f"{family}_boot_protocol", *methods)]
     if wanted.method == has.method == "static":
@@ -168,21 +165,7 @@ def _text(value: Any) -> Optional[str]:
 def _nic(world: World, host: SimHost, nic: SimNic) -> types.HostNic:
     mine = [one for one in host.attachments if one.nic == nic.id]
     untagged = [one for one in mine if world.networks[one.network].vlan is None]
-    shown = with_href(
-        types.HostNic(
-            id=nic.id,
-            name=nic.name,
-            host=types.Host(id=host.id),
-            mac=types.Mac(address=nic.mac),
-            mtu=nic.mtu,
-            status=types.NicStatus(nic.status),
-            boot_protocol=types.BootProtocol(nic.boot_protocol),
-            ipv6_boot_protocol=types.BootProtocol(nic.boot_protocol_v6),
-            ip=_ip(nic.address, nic.netmask, nic.gateway),
-            ipv6=_ip(nic.address_v6, nic.netmask_v6, nic.gateway_v6),
-        ),
-        f"/hosts/{host.id}/nics/{nic.id}",
-    )
+    shown = _shown(host, nic.id, nic.name, nic, mtu=nic.mtu, **_addresses(nic))
     unmanaged = [
         name
         for name, on in _unmanaged(host).items()
@@ -202,6 +185,30 @@ def _nic(world: World, host: SimHost, nic: SimNic) -> types.HostNic:
     )
 
 
+def _shown(
+    host: SimHost, id: str, name: str, like: SimNic, **more: Any
+) -> types.HostNic:
+    """Return a NIC with the MAC and the status of ``like``."""
+    shown = types.HostNic(
+        id=id,
+        name=name,
+        host=types.Host(id=host.id),
+        mac=types.Mac(address=like.mac),
+        status=types.NicStatus(like.status),
+        **more,
+    )
+    return with_href(shown, f"/hosts/{host.id}/nics/{id}")
+
+
+def _addresses(nic: SimNic) -> dict[str, Any]:
+    return {
+        "boot_protocol": types.BootProtocol(nic.boot_protocol),
+        "ipv6_boot_protocol": types.BootProtocol(nic.boot_protocol_v6),
+        "ip": _ip(nic.address, nic.netmask, nic.gateway),
+        "ipv6": _ip(nic.address_v6, nic.netmask_v6, nic.gateway_v6),
+    }
+
+
 def _with_addresses(nic: SimNic, one: SimAttachment) -> SimNic:
     """Return the netdev of a network with a VLAN, with the requested addresses."""
     found = dataclasses.replace(nic)
@@ -216,6 +223,14 @@ def take_addresses(nic: SimNic) -> None:
         give_address(nic, SimAssignment("none", v6=v6))
 
 
+def address_of(nic: SimNic, v6: bool) -> SimAssignment:
+    """Return what the netdev has of IPv4 or IPv6."""
+    if v6:
+        mine = (nic.boot_protocol_v6, nic.address_v6, nic.netmask_v6, nic.gateway_v6)
+        return SimAssignment(*mine, v6=True)
+    return SimAssignment(nic.boot_protocol, nic.address, nic.netmask, nic.gateway)
+
+
 def give_address(nic: SimNic, one: SimAssignment) -> None:
     if one.v6:
         nic.boot_protocol_v6, nic.address_v6 = one.method, one.address
@@ -227,27 +242,23 @@ def give_address(nic: SimNic, one: SimAssignment) -> None:
 
 def _vlan_nic(world: World, host: SimHost, one: SimAttachment) -> types.HostNic:
     network, base = world.networks[one.network], nic_by_id(host, one.nic)
-    nic = _with_addresses(base, one)
-    name = f"{base.name}.{network.vlan}"
-    own = new_id(f"{host.id} {name}")
-    return with_href(
-        types.HostNic(
-            id=own,
-            name=name,
-            base_interface=base.name,
-            vlan=types.Vlan(id=network.vlan),
-            host=types.Host(id=host.id),
-            network=types.Network(id=network.id),
-            mac=types.Mac(address=base.mac),
-            mtu=min(mtu_of(network), base.mtu),
-            status=types.NicStatus(base.status),
-            boot_protocol=types.BootProtocol(nic.boot_protocol),
-            ipv6_boot_protocol=types.BootProtocol(nic.boot_protocol_v6),
-            ip=_ip(nic.address, nic.netmask, nic.gateway),
-            ipv6=_ip(nic.address_v6, nic.netmask_v6, nic.gateway_v6),
-        ),
-        f"/hosts/{host.id}/nics/{own}",
+    return _tagged(
+        host,
+        base,
+        network.vlan,
+        network=types.Network(id=network.id),
+        mtu=min(mtu_of(network), base.mtu),
+        **_addresses(_with_addresses(base, one)),
     )
+
+
+def _tagged(
+    host: SimHost, base: SimNic, tag: Optional[int], **more: Any
+) -> types.HostNic:
+    """Return the NIC of a VLAN on ``base``."""
+    name = f"{base.name}.{tag}"
+    words = {"base_interface": base.name, "vlan": types.Vlan(id=tag), **more}
+    return _shown(host, new_id(f"{host.id} {name}"), name, base, **words)
 
 
 def _unmanaged(host: SimHost) -> dict[str, str]:
@@ -264,21 +275,8 @@ def _vlan(world: World, name: str) -> Optional[int]:
 def _left_vlan(
     world: World, host: SimHost, name: str, base: SimNic, tag: int
 ) -> types.HostNic:
-    own = new_id(f"{host.id} {base.name}.{tag}")
-    return with_href(
-        types.HostNic(
-            id=own,
-            name=f"{base.name}.{tag}",
-            base_interface=base.name,
-            vlan=types.Vlan(id=tag),
-            host=types.Host(id=host.id),
-            network=types.Network(name=name) if world.does(UNMANAGED) else None,
-            mac=types.Mac(address=base.mac),
-            mtu=base.mtu,
-            status=types.NicStatus(base.status),
-        ),
-        f"/hosts/{host.id}/nics/{own}",
-    )
+    network = types.Network(name=name) if world.does(UNMANAGED) else None
+    return _tagged(host, base, tag, network=network, mtu=base.mtu)
 
 
 def _bonding(host: SimHost, bond: SimNic) -> types.Bonding:

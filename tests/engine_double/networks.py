@@ -9,10 +9,10 @@ from ovirtsdk4 import types
 
 from engine_double.answers import Missing, Refusal, created, listed
 from engine_double.behaviours import behaviour
+from engine_double.host_nics import address_of, nic_by_id
 from engine_double.routing import Call, known, route
 from engine_double.views import followed, with_href
 from engine_double.world import (
-    SimAssignment,
     SimAttachment,
     SimCluster,
     SimClusterNetwork,
@@ -236,7 +236,7 @@ def _take_out(world: World, cluster: SimCluster, network: str) -> None:
         for one in [each for each in host.attachments if each.network == network]:
             host.attachments.remove(one)
             if not world.does(LEFT_ON_HOSTS):
-                nic = next(nic for nic in host.nics if nic.id == one.nic)
+                nic = nic_by_id(host, one.nic)
                 nic.address, nic.mtu = None, min(1500, nic.max_mtu)
                 continue
             host.more.setdefault("unmanaged", {})[name] = one.nic
@@ -247,11 +247,9 @@ def _manage(host: SimHost, network: SimNetwork) -> None:
     on = host.more.get("unmanaged", {}).pop(network.name, None)
     if on is None:
         return
-    nic = next(nic for nic in host.nics if nic.id == on)
+    nic = nic_by_id(host, on)
     made = SimAttachment(new_id(f"{host.id} {network.id}"), network.id, nic.id)
-    v4 = (nic.boot_protocol, nic.address, nic.netmask, nic.gateway)
-    v6 = (nic.boot_protocol_v6, nic.address_v6, nic.netmask_v6, nic.gateway_v6)
-    made.addresses = [SimAssignment(*v4)]
+    made.addresses = [address_of(nic, v6=False)]
     if nic.boot_protocol_v6 != "none":
-        made.addresses.append(SimAssignment(*v6, v6=True))
+        made.addresses.append(address_of(nic, v6=True))
     host.attachments.append(made)

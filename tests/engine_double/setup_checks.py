@@ -362,7 +362,7 @@ def check_new_bonds(
         if len(bond.ports) < 2 and world.does(TWO_PORTS):
             raise refused(400, f"{bond.name} has less than two Network Interfaces.")
         for port in bond.ports if world.does(PORTS) else ():
-            _check_port(port, bond, made, nics, attachments, used)
+            _check_port(port, made, nics, attachments, used)
 
 
 def _check_name(world: World, bond: SimNic, nics: Sequence[SimNic]) -> None:
@@ -378,7 +378,6 @@ def _check_name(world: World, bond: SimNic, nics: Sequence[SimNic]) -> None:
 
 def _check_port(
     port: str,
-    bond: SimNic,
     made: Sequence[SimNic],
     nics: Sequence[SimNic],
     attachments: Sequence[SimAttachment],

@@ -145,10 +145,9 @@ GOOD = Outcome([477], 2.0, ["ERROR nas:/srv/a: it is dead; fix: wake it"])
 EXPECTED = Expected(477, 5, None, "it is dead", "wake it")
 
 
-def rows_of(bed: Bed, expected: Expected = EXPECTED, each: bool = False) -> list[Row]:
-    fault = ConnectFault(
-        "dead", "It is dead.", expected, expected, bed.begin, bed.end, each_case=each
-    )
+def rows_of(bed: Bed, expected: Expected = EXPECTED) -> list[Row]:
+    ends = (bed.begin, bed.end)
+    fault = ConnectFault("dead", "It is dead.", expected, expected, *ends)
     site: FaultSite = bed  # type: ignore[assignment]
     return run(fault, site, (REQUIRE, PREFER))
 

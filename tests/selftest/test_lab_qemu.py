@@ -5,22 +5,15 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Optional
 
 import pytest
 
-from lab.qemu import ALONE, Counted, Machine, Nic, Wire, accelerator, arguments
+from lab.qemu import ALONE, Machine, Nic, Wire, accelerator, arguments
 
 pytestmark = pytest.mark.selftest
 
 
-def command_line(
-    *nics: Nic,
-    kernel_arguments: str = "",
-    disk: Optional[Path] = None,
-    keep_disk: bool = True,
-    counted: Optional[Counted] = None,
-) -> list[str]:
+def command_line(*nics: Nic) -> list[str]:
     machine = Machine(
         name="host1",
         kernel=Path("/k"),
@@ -32,10 +25,6 @@ def command_line(
         memory_mb=700,
         cpus=2,
         nics=nics,
-        kernel_arguments=kernel_arguments,
-        disk=disk,
-        keep_disk=keep_disk,
-        counted=counted,
     )
     return arguments(machine, "tcg,thread=multi")
 

@@ -68,9 +68,9 @@ class Page:
             raise RuntimeError(str(found["exceptionDetails"])[:2000])
         return found["result"].get("value")
 
-    def until(self, script: str, frame: str = "", seconds: float = 20.0) -> None:
+    def until(self, script: str, frame: str = "") -> None:
         """Wait until an expression is true; it may have no frame before."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + 20.0
         while True:
             with contextlib.suppress(LookupError, RuntimeError):
                 if self.value_of(script, frame):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Kill a call at each of its lines, in a separate process."""
+"""Kill a call, in a separate process or by an exception that ends all of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,29 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import ModuleType
+
+
+class Killed(BaseException):
+    """The process was killed."""
+
+
+def is_killed(call: Callable[[], object]) -> bool:
+    """Make the call in a separate process; return whether it kills itself. It must not
+    fail.
+    """
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            call()
+            status = 0
+        finally:
+            os._exit(status)
+    ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert ended in (0, -signal.SIGKILL)
+    return ended == -signal.SIGKILL
 
 
 def killed_at_each_line(
@@ -17,15 +39,8 @@ def killed_at_each_line(
     its second, etc. Yields after each kill, and ends with a run that completes.
     """
     files = {module.__file__ for module in modules}
-    line = 0
-    while _is_killed(call, files, line):
-        yield line
-        line += 1
 
-
-def _is_killed(call: Callable[[], object], files: set[str | None], line: int) -> bool:
-    pid = os.fork()
-    if pid == 0:
+    def until(line: int) -> None:
         left = line
 
         def look(frame, event, _):
@@ -38,15 +53,10 @@ def _is_killed(call: Callable[[], object], files: set[str | None], line: int) ->
                 left -= 1
             return look
 
-        status = 1
-        try:
-            sys.settrace(look)
-            call()
-            status = 0
-        finally:
-            os._exit(status)
-    _, ended = os.waitpid(pid, 0)
-    if os.WIFSIGNALED(ended):
-        return True
-    assert os.waitstatus_to_exitcode(ended) == 0
-    return False
+        sys.settrace(look)
+        call()
+
+    line = 0
+    while is_killed(partial(until, line)):
+        yield line
+        line += 1

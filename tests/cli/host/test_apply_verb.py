@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from support.command_line import run
-from support.host.changes_wanted import MODES, POLICY, modes
+from support.host.changes_wanted import MODES, POLICY, killed_apply, modes
 
 from ovirt_rdma.cli.host import plan, runs
 from ovirt_rdma.host.changes.journal import Journal, Listener
@@ -202,31 +202,10 @@ def test_a_damaged_journal_stops_everything(ready):
 # An interrupted run
 
 
-class Killed(BaseException):
-    """The process was killed."""
-
-
 @pytest.fixture
-def interrupted(ready, monkeypatch):
+def interrupted(ready):
     """A host on which apply was killed while it was setting the mode of ib1."""
-    effects = ready.fake.effects
-
-    def dying():
-        host = effects()
-        do = host.do
-
-        def die(act):
-            if "ib1" in act.changes[0].target:
-                raise Killed
-            do(act)
-
-        host.do = die
-        return host
-
-    with monkeypatch.context() as patch:
-        patch.setattr(runs, "host_effects", lambda root: dying())
-        with pytest.raises(Killed):
-            ready("apply")
+    killed_apply(ready)
     assert modes(ready) == ["connected", "datagram"]
     return ready
 

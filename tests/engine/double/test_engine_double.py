@@ -44,6 +44,20 @@ def connect(double: EngineDouble, **words: Any) -> Any:
     return sdk.Connection(url=double.url, **words)
 
 
+def ask(
+    double: EngineDouble,
+    token: str = "",
+    path: str = "",
+    method: str = "GET",
+    **more: Any,
+) -> requests.Response:
+    """Send a request with a token, or without one."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    headers.update(more.pop("headers", {}))
+    url = f"{double.url}{path}"
+    return requests.request(method, url, headers=headers, timeout=60, **more)
+
+
 @pytest.fixture
 def system(double: EngineDouble) -> Iterator[Any]:
     connection = connect(double)
@@ -61,8 +75,7 @@ def test_login_and_logout_revoke_the_token(double: EngineDouble) -> None:
     assert connection.system_service().get().product_info.name == "oVirt Engine"
     connection.close()
     assert (double.sso.logins, double.sso.logouts) == (1, 1)
-    headers = {"Authorization": f"Bearer {token}"}
-    assert requests.get(double.url, headers=headers, timeout=60).status_code == 401
+    assert ask(double, token).status_code == 401
 
 
 @pytest.mark.engine_does("SSO-01")
@@ -73,7 +86,7 @@ def test_a_wrong_password_is_an_auth_error(double: EngineDouble) -> None:
 
 @pytest.mark.engine_does("REST-32")
 def test_without_a_token_a_page_of_html_says_401(double: EngineDouble) -> None:
-    reply = requests.get(double.url, timeout=60)
+    reply = ask(double)
     assert (reply.status_code, "html" in reply.headers["Content-Type"]) == (401, True)
     assert "Correlation-Id" not in reply.headers
 
@@ -82,27 +95,24 @@ def test_without_a_token_a_page_of_html_says_401(double: EngineDouble) -> None:
 def test_a_user_who_may_not_log_in(double: EngineDouble, world: World) -> None:
     (user,) = world.passwords
     double.sso.may_not_log_in.add(user)
-    token = connect(double).authenticate()
-    headers = {"Authorization": f"Bearer {token}"}
-    reply = requests.get(double.url, headers=headers, timeout=60)
+    reply = ask(double, connect(double).authenticate())
     assert reply.status_code == 401
     assert "is not authorized to perform login" in reply.text
 
 
 @pytest.mark.engine_does("SSO-05")
 def test_a_second_request_before_the_first_is_answered(double: EngineDouble) -> None:
-    headers = {"Authorization": f"Bearer {double.sso.new_token()}"}
+    token = double.sso.new_token()
     codes = []
 
     def another(method: str, path: str) -> None:
         double.traps.spring = spring
-        codes.append(requests.get(double.url, headers=headers, timeout=60).status_code)
-        codes.append(requests.get(double.url, headers=headers, timeout=60).status_code)
+        codes.append(ask(double, token).status_code)
+        codes.append(ask(double, token).status_code)
 
     spring = double.traps.spring
     double.traps.spring = another
-    first = requests.get(double.url, headers=headers, timeout=60)
-    then = requests.get(double.url, headers=headers, timeout=60)
+    first, then = ask(double, token), ask(double, token)
     assert ([first.status_code, then.status_code], codes) == ([200, 200], [500, 500])
 
 
@@ -118,9 +128,7 @@ def test_the_certificate(double: EngineDouble, world: World) -> None:
 
 def sent(double: EngineDouble, method: str, path: str, body: str = "") -> Any:
     """Return an answer as sent, and its XML."""
-    headers = {"Authorization": f"Bearer {connect(double).authenticate()}"}
-    where = f"{double.url}/{path}"
-    reply = requests.request(method, where, data=body, headers=headers, timeout=60)
+    reply = ask(double, connect(double).authenticate(), f"/{path}", method, data=body)
     return reply, ElementTree.fromstring(reply.content or b"<nothing/>")
 
 
@@ -190,9 +198,9 @@ def test_what_the_engine_does_not_know_is_a_mistake(
     double: EngineDouble, world: World, method: str, path: str, body: str, named: str
 ) -> None:
     token = connect(double).authenticate()
-    url = double.url + path.format(row=world.connection_of("data1").id)
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/xml"}
-    reply = requests.request(method, url, data=body, headers=headers, timeout=60)
+    path = path.format(row=world.connection_of("data1").id)
+    sent_as = {"Content-Type": "application/xml"}
+    reply = ask(double, token, path, method, data=body, headers=sent_as)
     if not named:
         assert reply.status_code == 501
         return
@@ -211,9 +219,7 @@ def test_what_is_right_leaves_no_mistake(double: EngineDouble, system: Any) -> N
 
 def echoed(double: EngineDouble, **query: str) -> str:
     """The correlation id of an answer."""
-    token = connect(double).authenticate()
-    headers = {"Authorization": f"Bearer {token}"}
-    reply = requests.get(double.url, params=query, headers=headers, timeout=60)
+    reply = ask(double, connect(double).authenticate(), params=query)
     found: str = reply.headers.get("Correlation-Id", "")
     return found
 
@@ -227,9 +233,7 @@ def test_correlation_id_is_cleaned_and_echoed(double: EngineDouble) -> None:
 
 @pytest.mark.engine_does("REST-03")
 def test_a_missing_object_is_404_without_a_body(double: EngineDouble) -> None:
-    token = connect(double).authenticate()
-    headers = {"Authorization": f"Bearer {token}"}
-    reply = requests.get(f"{double.url}/hosts/nope", headers=headers, timeout=60)
+    reply = ask(double, connect(double).authenticate(), "/hosts/nope")
     assert (reply.status_code, reply.content) == (404, b"")
     assert "Content-Type" not in reply.headers
     assert double.strict_errors == []

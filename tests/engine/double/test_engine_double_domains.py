@@ -7,18 +7,10 @@ from typing import Any
 
 import pytest
 from ovirtsdk4 import types
-from support.engine.double_engine import Engine, made, refused
+from support.engine.double_engine import Engine, refused
 
 pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
-
-make = pytest.fixture(made)
 Status = types.StorageDomainStatus
-
-
-@pytest.fixture
-def engine(make: Any) -> Engine:
-    found: Engine = make()
-    return found
 
 
 def added(engine: Engine, **storage: Any) -> types.StorageDomain:

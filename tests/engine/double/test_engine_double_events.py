@@ -7,18 +7,10 @@ from typing import Any
 
 import pytest
 from ovirtsdk4 import types
-from support.engine.double_engine import Engine, made, refused
+from support.engine.double_engine import Engine, refused
 
 pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
-
-make = pytest.fixture(made)
 SILENT = r"detail is \"\[\]\""
-
-
-@pytest.fixture
-def engine(make: Any) -> Engine:
-    found: Engine = make()
-    return found
 
 
 def event(custom_id: int = 7, **words: Any) -> types.Event:

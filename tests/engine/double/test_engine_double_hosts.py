@@ -9,17 +9,9 @@ import pytest
 from engine_double import clusters, new_id
 from engine_double.host_life import stop_responding
 from ovirtsdk4 import types
-from support.engine.double_engine import Engine, made, refused, row
+from support.engine.double_engine import Engine, refused, row
 
 pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
-
-make = pytest.fixture(made)
-
-
-@pytest.fixture
-def engine(make: Any) -> Engine:
-    found: Engine = make()
-    return found
 
 
 def seen(engine: Engine, host: str, times: int) -> list[str]:

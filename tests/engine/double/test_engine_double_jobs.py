@@ -9,18 +9,10 @@ import ovirtsdk4 as sdk
 import pytest
 from engine_double import jobs
 from ovirtsdk4 import types
-from support.engine.double_engine import Engine, made, refused
+from support.engine.double_engine import Engine, refused
 
 pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
-
-make = pytest.fixture(made)
 Status = types.JobStatus
-
-
-@pytest.fixture
-def engine(make: Any) -> Engine:
-    found: Engine = make()
-    return found
 
 
 def begin(engine: Engine, **words: Any) -> Any:

@@ -6,18 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.engine.double_engine import Engine, made, refused
+from engine_double.mounts import disconnect_all
+from support.engine.double_engine import Engine, refused
 
 pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
-
-make = pytest.fixture(made)
 MINE = {"correlation_id": "mine"}
-
-
-@pytest.fixture
-def engine(make: Any) -> Engine:
-    found: Engine = make()
-    return found
 
 
 def shown(engine: Engine, host: str) -> str:
@@ -207,3 +200,11 @@ def test_a_host_that_is_being_connected_is_connected_first(engine: Engine) -> No
     assert 13 in engine.world.log.codes()
     engine.world.settle()
     assert (host.status, host.mounts) == ("maintenance", {})
+
+
+@pytest.mark.engine_does("HOST-21")
+def test_a_host_keeps_the_mount_of_the_hosted_engine(make: Any) -> None:
+    world = make(hosts=2, hosted_engine=True).world
+    host = world.host("host02")
+    disconnect_all(world, host)
+    assert list(host.mounts) == ["nfs1.example.com:/exports/hosted_storage"]

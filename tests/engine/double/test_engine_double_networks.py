@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ovirtsdk4 as sdk
 import pytest
-from engine_double import EngineDouble, SimNic, new_id, sample_world
+from engine_double import SimNic, new_id
 from engine_double.host_nics import clamp
 from ovirtsdk4 import types
 
@@ -16,23 +16,18 @@ DC1 = types.DataCenter(id=new_id("dc1"))
 
 
 @pytest.fixture
-def world():
-    return sample_world(hosts=3, reads_per_stage=1)
+def engine(make):
+    return make(export=True, reads_per_stage=1)
 
 
 @pytest.fixture
-def double(world):
-    with EngineDouble(world) as started:
-        yield started
-        assert started.strict_errors == []
+def world(engine):
+    return engine.world
 
 
 @pytest.fixture
-def system(double):
-    user, password = "admin@ovirt@internalsso", "secret"
-    connection = sdk.Connection(url=double.url, username=user, password=password)
-    yield connection.system_service()
-    connection.close(logout=False)
+def system(engine):
+    return engine.system
 
 
 def refused(code, words, call, *arguments, **more):

@@ -7,22 +7,13 @@ from typing import Any
 
 import pytest
 from ovirtsdk4 import types
-from support.engine.double_engine import Engine, made, refused, row
+from support.engine.double_engine import Engine, refused, row
 
 pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
 
 Status = types.StorageDomainStatus
 PUBLIC_KEY = types.Ssh(authentication_method=types.SshAuthenticationMethod.PUBLICKEY)
 BY_KEY = {"ssh": PUBLIC_KEY, "activate": False, "reboot": True}
-
-
-make = pytest.fixture(made)
-
-
-@pytest.fixture
-def engine(make: Any) -> Engine:
-    found: Engine = make()
-    return found
 
 
 def allowed(call: Any, *arguments: Any, **words: Any) -> Any:

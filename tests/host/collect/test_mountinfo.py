@@ -8,7 +8,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.fakes.fake_mounts import escaped
+from support.storage.nfs_mount_text import escape
 
 from ovirt_rdma.host.collect.storage import (
     MountEntry,
@@ -108,7 +108,7 @@ NAMES = st.text(
 @settings(deadline=None)
 @given(NAMES, NAMES)
 def test_every_path_and_source_comes_back_as_it_was(path, source):
-    line = f"36 25 0:30 / {escaped('/' + path)} rw - nfs {escaped(source)} rw"
+    line = f"36 25 0:30 / {escape('/' + path)} rw - nfs {escape(source)} rw"
     entry, problems = only(line.encode())
     assert (entry.mountpoint, entry.source) == ("/" + path, source)
     assert not problems

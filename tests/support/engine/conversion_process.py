@@ -187,7 +187,7 @@ class Site:
         return self._spring(method, path)
 
     def _served(self, method, target, headers, raw):
-        happens = self._next(target) if target == f"{WAY}policy" else None
+        happens = self._next(target) if target == f"{WAY}push_policy" else None
         if happens is None:
             return self._over_ssh(method, target, headers, raw)
         if happens.applied:

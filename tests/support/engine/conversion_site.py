@@ -48,13 +48,10 @@ from ovirt_rdma.host.facts.model import Facts, Modules, NfsMount, load
 from ovirt_rdma.host.policy.load import PolicyFiles
 from ovirt_rdma.host.policy.model import digest
 from support.engine.policy_files import joined, split
+from support.killed import Killed
 
 # Between two looks of a wait.
 _EVERY_S = 60.0
-
-
-class Killed(BaseException):
-    """The process was killed."""
 
 
 class Site:

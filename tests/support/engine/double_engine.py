@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import ovirtsdk4 as sdk
@@ -56,8 +55,8 @@ class Engine:
     def attached(self, name: str) -> Any:
         return self.centre().storage_domain_service(self.world.domain(name).id)
 
-    def centre(self, name: str = "dc1") -> Any:
-        found = self.world.data_center(name).id
+    def centre(self) -> Any:
+        found = self.world.data_center("dc1").id
         service = self.system.data_centers_service().data_center_service(found)
         return service.storage_domains_service()
 
@@ -100,22 +99,6 @@ class Engine:
             host=types.Host(id=self.world.host("host01").id),
             storage=types.HostStorage(id=made.id),
         )
-
-
-def made() -> Iterator[Any]:
-    """Start engines for a test, and check at its end that they got no unknown request;
-    for a fixture in each file.
-    """
-    started: list[Engine] = []
-
-    def start(**words: Any) -> Engine:
-        started.append(Engine(**words))
-        return started[-1]
-
-    yield start
-    for one in started:
-        one.close()
-        assert one.double.strict_errors == []
 
 
 def refused(code: int, text: str = "") -> Any:

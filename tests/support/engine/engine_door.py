@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -244,7 +245,7 @@ def status_document(host: SimHost) -> dict[str, Any]:
 
 
 def report_document(report: HostReport) -> dict[str, Any]:
-    """Return a report as JSON, for :class:`HttpDoor`."""
+    """Return a report as JSON."""
     document = dataclasses.asdict(dataclasses.replace(report, facts=None))
     if report.facts is not None:
         document["facts"] = model.to_json_dict(report.facts)
@@ -261,22 +262,10 @@ def serve_hosts(double: EngineDouble, door: Any) -> None:
     def answer(
         method: str, target: str, headers: Mapping[str, str], raw: bytes
     ) -> Answer:
-        words = json.loads(raw)
-        name = words["host"]
-        hosts = [SimpleNamespace(name=name)]
-        if (method, target) == ("POST", f"{WAY}reports"):
-            said = report_document(door.reports(hosts)[name])
-        elif (method, target) == ("POST", f"{WAY}policy"):
-            policy = words["policy"]
-            if isinstance(policy, list):
-                policy = PolicyFiles(*policy)
-            said = dataclasses.asdict(door.push_policy(hosts, policy)[name])
-        elif (method, target) == ("POST", f"{WAY}prepare"):
-            prepared = door.prepare(hosts, words["variables"])[name]
-            said = dataclasses.asdict(prepared)
-        else:
-            return Answer(404)
-        return Answer(200, json.dumps(said).encode("ascii"), "application/json")
+        name, *words = pickle.loads(raw)
+        ask = getattr(door, target.removeprefix(WAY))
+        said = ask([SimpleNamespace(name=name)], *words)[name]
+        return Answer(200, pickle.dumps(said), "application/octet-stream")
 
     double.beside[WAY] = answer
 
@@ -293,13 +282,7 @@ class HttpDoor:
     def reports(
         self, hosts: Sequence[Host], done: Optional[HostDone] = None
     ) -> dict[str, HostReport]:
-        def ask(name: str) -> HostReport:
-            said = self._ask("reports", {"host": name})
-            if said["facts"] is not None:
-                said["facts"] = model.from_json_dict(said["facts"], name)
-            return HostReport(**said)
-
-        return _each(hosts, done, ask)
+        return self._each("reports", hosts, done)
 
     def push_policy(
         self,
@@ -307,10 +290,7 @@ class HttpDoor:
         policy: Union[str, PolicyFiles, None],
         done: Optional[HostDone] = None,
     ) -> dict[str, Pushed]:
-        def ask(name: str) -> Pushed:
-            return Pushed(**self._ask("policy", {"host": name, "policy": policy}))
-
-        return _each(hosts, done, ask)
+        return self._each("push_policy", hosts, done, policy)
 
     def prepare(
         self,
@@ -318,19 +298,18 @@ class HttpDoor:
         variables: Mapping[str, Any],
         done: Optional[HostDone] = None,
     ) -> dict[str, Prepared]:
-        def ask(name: str) -> Prepared:
-            words = {"host": name, "variables": dict(variables)}
-            said = self._ask("prepare", words)
-            said["warnings"] = tuple(said["warnings"])
-            return Prepared(**said)
+        return self._each("prepare", hosts, done, dict(variables))
+
+    def _each(
+        self, what: str, hosts: Sequence[Host], done: Optional[HostDone], *words: Any
+    ) -> dict[str, Any]:
+        def ask(name: str) -> Any:
+            asked = pickle.dumps((name, *words))
+            reply = self._http.post(f"{self._url}{what}", data=asked, timeout=60)
+            reply.raise_for_status()
+            return pickle.loads(reply.content)
 
         return _each(hosts, done, ask)
-
-    def _ask(self, what: str, words: Mapping[str, Any]) -> dict[str, Any]:
-        reply = self._http.post(f"{self._url}{what}", json=words, timeout=60)
-        reply.raise_for_status()
-        said: dict[str, Any] = reply.json()
-        return said
 
 
 def _each(

@@ -168,19 +168,11 @@ class FakeAdapters(FakeFiles):
         devices = list(dict.fromkeys(device for device, _ in self._mtus))
         return "".join(self.devinfo_of(device) for device in devices)
 
-    def cabled(
-        self,
-        device: str,
-        port: int = 1,
-        description: str = "leaf1",
-        far_port: int = 7,
-        guid: str = "0xec0d9a0300f51230",
-        kind: str = "Switch",
-    ) -> None:
-        """Set what ``smpquery`` shows of the other end of a port's cable."""
+    def cabled(self, device: str, port: int = 1, description: str = "leaf1") -> None:
+        """Set what ``smpquery`` shows of the switch at the other end of a cable."""
         self.mad_device(device, port)
         ask = f"smpquery -t 300 -C {device} -P {port} -D"
-        info = node_info(kind, guid, far_port, f"0,{port}")
+        info = node_info("Switch", "0xec0d9a0300f51230", 7, f"0,{port}")
         self.runner.answer(f"{ask} nodeinfo 0,{port}", info)
         text = f"Node Description:{description.rjust(32, '.')}\n"
         self.runner.answer(f"{ask} nodedesc 0,{port}", text)

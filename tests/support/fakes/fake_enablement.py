@@ -23,6 +23,7 @@ from ovirt_rdma.host.services import enablement
 from ovirt_rdma.host.services.enablement import disable, enable
 from ovirt_rdma.host.system.commands import CommandFailed
 from support.fakes.fake_processes import VDSM, run_process
+from support.killed import is_killed
 
 RELOAD = ("systemctl", "daemon-reload")
 RESTART = ("systemctl", "try-restart", "vdsmd.service")
@@ -32,8 +33,8 @@ SHOW = ("systemctl", "show", "-p", "LoadState,ActiveState", "ovirt-rdmad.service
 KERNEL = "6.12.0-55.el10.x86_64"
 
 
-def rdma_rule(number=1, path="/vm", server="10.0.0.1", **more):
-    return NfsRule(number, f"rule {number}", server, path, "require-rdma", **more)
+def rdma_rule(**more):
+    return NfsRule(1, "rule 1", "10.0.0.1", "/vm", "require-rdma", **more)
 
 
 def policy_of(*rules):
@@ -157,10 +158,8 @@ def killed_at_step(run, done):
     """Call ``run`` in a process that is killed before its step after ``done`` ones;
     say whether there was such a step.
     """
-    child = os.fork()
-    if child == 0:
-        try:
-            run_until(run, done, lambda: os.kill(os.getpid(), signal.SIGKILL))
-        finally:
-            os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+    def kill():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return is_killed(lambda: run_until(run, done, kill))

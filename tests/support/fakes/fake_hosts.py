@@ -115,11 +115,16 @@ def connectx5_roce(path: Path) -> FakeRoot:
     entries = [("bond0", link_local), ("bond0.100", link_local)]
     entries += [("storage", link_local), ("storage", mapped_gid("10.0.0.2"))]
     entries += [("storage", "fd00:0000:0000:0000:0000:0000:0000:0002")]
-    for place, (netdev, gid) in enumerate(entries):
-        for offset, type in enumerate(("IB/RoCE v1", "RoCE v2")):
-            host.gid("mlx5_bond_0", 1, place * 2 + offset, gid, type, netdev)
+    roce_gids(host, "mlx5_bond_0", entries)
     host.route("10.0.0.1", "storage", "10.0.0.2")
     return host
+
+
+def roce_gids(host: FakeRoot, device: str, entries: list[tuple[str, str]]) -> None:
+    """Fill the GID table of port 1: a netdev's GID has an entry of each type."""
+    for place, (netdev, gid) in enumerate(entries):
+        for offset, type in enumerate(("IB/RoCE v1", "RoCE v2")):
+            host.gid(device, 1, place * 2 + offset, gid, type, netdev)
 
 
 def mapped_gid(ipv4: str) -> str:

@@ -130,13 +130,6 @@ class FakeIscsiadm:
             raise CommandFailed("Could not log into all portals", LOGIN)
         self.session(max(self.sessions, default=6) + 1, *key)
 
-    def _discovery(self, words: list[str], options: dict[str, str]) -> str:
-        # Without an operation it is new, update and delete: all records go.
-        if options.get("-o") != "nonpersistent":
-            self.records.clear()
-        names = self.portals.get(options["-p"], [])
-        return "".join(f"{options['-p']},1 {name}\n" for name in names)
-
     def _session(self, words: list[str], options: dict[str, str]) -> str:
         number = int(options["-r"])
         if number not in self.sessions:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from support.fakes.fake_files import FakeFiles
+from support.storage.nfs_mount_text import escape
 
 RDMA_COUNTERS: tuple[int, ...]
 RDMA_COUNTERS = (0, 0, 1, 0, 0, 44, 44, 0, 80, 0, 37, 64, 4, 8411456, 8389512)
@@ -28,10 +29,10 @@ class FakeMounts(FakeFiles):
     ) -> None:
         """Add any mount, on top of those at the same mount point."""
         fields = f"{40 + len(self._mounts)} 25 0:{50 + len(self._mounts)} / "
-        fields += f"{escaped(mountpoint)} rw,relatime shared:3 - {fstype} "
-        self._mounts.append(f"{fields}{escaped(source)} {options}".encode(*_BYTES))
+        fields += f"{escape(mountpoint)} rw,relatime shared:3 - {fstype} "
+        self._mounts.append(f"{fields}{escape(source)} {options}".encode(*_BYTES))
         self._stats.append(
-            f"device {escaped(source)} mounted on {escaped(mountpoint)} "
+            f"device {escape(source)} mounted on {escape(mountpoint)} "
             f"with fstype {fstype}".encode(*_BYTES)
         )
         self._write_mounts()
@@ -90,10 +91,3 @@ class FakeMounts(FakeFiles):
         stats = b"device proc mounted on /proc with fstype proc"
         self.write("/proc/self/mountinfo", b"\n".join([system, *self._mounts, b""]))
         self.write("/proc/self/mountstats", b"\n".join([stats, *self._stats, b""]))
-
-
-def escaped(text: str) -> str:
-    """Escape as the kernel's mangle() does."""
-    for char in "\\ \t\n":
-        text = text.replace(char, f"\\{ord(char):03o}")
-    return text

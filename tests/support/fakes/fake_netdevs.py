@@ -134,7 +134,6 @@ class FakeNetdevs(FakeFiles):
         by_ip_link: bool = False,
         mode: str = "datagram",
         mtu: int = 2044,
-        umcast: bool = False,
         carrier: bool = True,
         addresses: Sequence[str] = (),
     ) -> str:
@@ -157,9 +156,9 @@ class FakeNetdevs(FakeFiles):
         self.write(f"{folder}/dev_port", "0")
         self.write(f"{folder}/carrier", str(int(carrier)))
         if not by_ip_link:
-            self._own_files(folder, mode, pkey, umcast, carrier)
+            self._own_files(folder, mode, pkey, False, carrier)
             self.write(f"{folder}/parent", parent)
-        self._ipoib_link(name, mode, pkey, umcast, parent)
+        self._ipoib_link(name, mode, pkey, False, parent)
         return name
 
     def _own_files(

@@ -64,34 +64,27 @@ class FakeSessions(FakeFiles):
         self.write(f"{folder}/persistent_address", address or "10.0.0.1")
         self.write(f"{folder}/persistent_port", "3260")
 
-    def srp_session(
-        self,
-        number: int,
-        device: str,
-        port: str = "1",
-        ioc_guid: str = "0x0002c903000a0b0c",
-        state: str = "running",
-    ) -> None:
+    def srp_session(self, number: int, device: str, port: str = "1") -> None:
         """Add the SCSI host of a login to an SRP target."""
+        ioc_guid = "0x0002c903000a0b0c"
         folder = f"/sys/class/scsi_host/host{number}"
         self.write(f"{folder}/local_ib_device", device)
         self.write(f"{folder}/local_ib_port", port)
         self.write(f"{folder}/id_ext", ioc_guid)
         self.write(f"{folder}/ioc_guid", ioc_guid)
-        self.write(f"/sys/class/srp_remote_ports/port-{number}:1/state", state)
+        self.write(f"/sys/class/srp_remote_ports/port-{number}:1/state", "running")
 
     def nvme_controller(
         self,
         number: int,
         address: str = "traddr=10.0.0.1,trsvcid=4420",
         transport: str = "rdma",
-        subsystem: str = "nqn.2014-08.org:data",
     ) -> None:
         """Add a controller."""
         folder = f"/sys/class/nvme/nvme{number}"
         self.write(f"{folder}/transport", transport)
         self.write(f"{folder}/address", address)
-        self.write(f"{folder}/subsysnqn", subsystem)
+        self.write(f"{folder}/subsysnqn", "nqn.2014-08.org:data")
 
     def tcp_connections(self, *connections: Ends, state: str = "01") -> None:
         """Add sockets to /proc/net/tcp and tcp6; state 01 is established.

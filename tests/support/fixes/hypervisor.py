@@ -7,9 +7,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-from ovirt_rdma.cli.host import runs
 from ovirt_rdma.host.changes.journal import Journal, refuse_while_open
 from ovirt_rdma.host.errors import Refused
 from ovirt_rdma.host.paths import (
@@ -36,36 +33,10 @@ from support.fixes.rows import (
     unmounted,
     write,
 )
-from support.host.changes_wanted import POLICY
+from support.host.changes_wanted import POLICY, killed_apply
 from support.host.subnet_managers import OWN, PORT, SubnetManagers
 
 SMALL = "version: 1\nnfs: {rules: [{server: nas, transport: tcp}]}\n"
-
-
-class Killed(BaseException):
-    """The process was killed."""
-
-
-def killed_apply(host: Any) -> None:
-    """Let apply die while it sets the mode of ib1."""
-    whole = host.fake.effects
-
-    def dying(root: Any) -> Any:
-        effects = whole()
-        do = effects.do
-
-        def die(act: Any) -> None:
-            if "ib1" in act.changes[0].target:
-                raise Killed
-            do(act)
-
-        effects.do = die
-        return effects
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "host_effects", dying)
-        with pytest.raises(Killed):
-            host("apply")
 
 
 def larger_group(host: Any) -> None:
@@ -137,6 +108,9 @@ def interface(match: str, *settings: str) -> str:
 FOLLOWING = interface("{link_layer: infiniband}", "partitions: follow")
 SMALL_MTU = interface("{link_layer: infiniband}", "mtu: 1500")
 CONNECTED = interface("{port: 1}", "transport_mode: connected")
+
+UNCONFIRMED = all_of(follow(POLICY), run("apply --confirm-timeout 60"))
+INTERRUPTED = all_of(follow(POLICY), killed_apply)
 
 HYPERVISOR = {
     "no policy, mode vdsmd": Row(
@@ -225,32 +199,25 @@ HYPERVISOR = {
         all_of(follow(POLICY), run("apply"), follow(WITHOUT)),
     ),
     "run to be confirmed": Row(
-        fixed("cli/host/status.py:change_advice", CONFIRM),
-        "status",
-        all_of(follow(POLICY), run("apply --confirm-timeout 60")),
+        fixed("cli/host/status.py:change_advice", CONFIRM), "status", UNCONFIRMED
     ),
     "run to be confirmed, apply again": Row(
-        fixed("cli/host/plan.py:_print_applied", CONFIRM),
-        "apply",
-        all_of(follow(POLICY), run("apply --confirm-timeout 60")),
+        fixed("cli/host/plan.py:_print_applied", CONFIRM), "apply", UNCONFIRMED
     ),
     "confirm before other changes": Row(
         fixed("host/changes/journal.py:refuse_while_open", CONFIRM),
         "revert MODOPT-02/boot",
-        all_of(follow(POLICY), run("apply --confirm-timeout 60")),
+        UNCONFIRMED,
     ),
     "undo before other changes": Row(
         fixed("host/changes/journal.py:refuse_while_open", REVERT),
         "apply",
-        all_of(follow(POLICY), run("apply --confirm-timeout 60"), follow(MODULES)),
+        all_of(UNCONFIRMED, follow(MODULES)),
     ),
     "confirmed too late": Row(
         fixed("cli/host/plan.py:_refuse_late", APPLY),
         "confirm",
-        all_of(
-            follow(POLICY),
-            run("apply --confirm-timeout 60", "unit unconfirmed 1"),
-        ),
+        all_of(UNCONFIRMED, run("unit unconfirmed 1")),
     ),
     "links that were in use": Row(
         fixed("cli/host/plan.py:_print_applied", APPLY),
@@ -259,25 +226,21 @@ HYPERVISOR = {
         first=unmounted,
     ),
     "interrupted run, apply": Row(
-        fixed("cli/host/status.py:change_advice", APPLY),
-        "status",
-        all_of(follow(POLICY), killed_apply),
+        fixed("cli/host/status.py:change_advice", APPLY), "status", INTERRUPTED
     ),
     "interrupted run, revert": Row(
-        fixed("cli/host/status.py:change_advice", REVERT),
-        "status",
-        all_of(follow(POLICY), killed_apply),
+        fixed("cli/host/status.py:change_advice", REVERT), "status", INTERRUPTED
     ),
     "interrupted run with users, maintenance": Row(
         fixed("host/changes/run.py:HostRun.recover", APPLY),
         "confirm",
-        all_of(follow(POLICY), killed_apply, mounted),
+        all_of(INTERRUPTED, mounted),
         first=unmounted,
     ),
     "interrupted run with users, allowed": Row(
         fixed("host/changes/run.py:HostRun.recover", f"{APPLY} --allow-link-down"),
         "confirm",
-        all_of(follow(POLICY), killed_apply, mounted),
+        all_of(INTERRUPTED, mounted),
     ),
     "plan of another day": Row(
         fixed("host/changes/run.py:Decided.hold_against", f"{PLAN} --out 1"),
@@ -349,7 +312,7 @@ HYPERVISOR = {
     "hook and daemon, interrupted run": Row(
         fixed("host/changes/journal.py:refuse_while_open", APPLY),
         said_of_open_run,
-        all_of(follow(POLICY), killed_apply),
+        INTERRUPTED,
     ),
 }
 

@@ -195,14 +195,13 @@ def infiniband_port(
     lid: int = 5,
     sm_lid: int = 1,
     pkeys: Sequence[str] = ("0xffff",),
-    max_mtu: int = 4096,
     active_mtu: int = 4096,
 ) -> None:
     """Add an InfiniBand port."""
     host.rdma_port(device, number, state, physical_state, rate, table_size=2)
     host.gid(device, number, 0, f"fe80:0000:0000:0000:{guid}")
     host.fabric_port(device, number, lid, sm_lid, pkeys, table_size=4)
-    host.ib_mtus(device, number, max_mtu, active_mtu)
+    host.ib_mtus(device, number, 4096, active_mtu)
 
 
 def no_link(host: FakeRoot, device: str, guid: str, number: int = 1) -> None:
@@ -217,7 +216,6 @@ def no_link(host: FakeRoot, device: str, guid: str, number: int = 1) -> None:
         rate="10 Gb/sec (4X SDR)",
         lid=0,
         sm_lid=0,
-        active_mtu=4096,
     )
 
 

@@ -100,7 +100,7 @@ def connectx_3_vpi(path: Path) -> FakeRoot:
     dead module options, a udev rule for the mode.
     """
     host = hypervisor(path, loaded=(*MLX4, "mlx4_en", *INFINIBAND), lists=LISTS)
-    _connectx_3(host, CONNECTX_3, "MT4099", "MT_1090120019")
+    connectx_3(host)
     host.mlx4_port(CONNECTX_3, 2, "eth", mtu=0)
     infiniband_port(
         host, "mlx4_0", "0002:c903:00a0:0091", rate="56 Gb/sec (4X FDR)", lid=7
@@ -141,7 +141,7 @@ def connectx_3_busy(path: Path) -> FakeRoot:
     cable.
     """
     host = hypervisor(path, loaded=(*MLX4, *INFINIBAND), lists=LISTS)
-    _connectx_3(host, CONNECTX_3, "MT4099", "MT_1090120019")
+    connectx_3(host)
     host.mlx4_port(CONNECTX_3, 2, "ib")
     infiniband_port(host, "mlx4_0", "0002:c903:00fb:1231", rate="56 Gb/sec (4X FDR)")
     no_link(host, "mlx4_0", "0002:c903:00fb:1232", 2)
@@ -161,7 +161,7 @@ def connectx_3_busy(path: Path) -> FakeRoot:
 def engine_owned_mtu(path: Path) -> FakeRoot:
     """ib0 is in the logical network ``storage``, whose MTU is VDSM's default."""
     host = hypervisor(path, loaded=(*MLX4, *INFINIBAND), lists=LISTS)
-    _connectx_3(host, CONNECTX_3_PRO, "MT4103", "MT_1090111019")
+    connectx_3(host, CONNECTX_3_PRO, "0", "MT4103", "MT_1090111019")
     infiniband_port(host, "mlx4_0", "f452:1403:0012:3451", rate="40 Gb/sec (4X FDR10)")
     host.ipoib(
         "ib0",
@@ -181,7 +181,7 @@ def pkeys(path: Path) -> FakeRoot:
     """
     host = hypervisor(path, loaded=(*MLX4, *INFINIBAND), lists=LISTS)
     host.unit("opensm.service")
-    _connectx_3(host, CONNECTX_3, "MT4099", "MT_1090120019")
+    connectx_3(host)
     infiniband_port(
         host,
         "mlx4_0",
@@ -205,7 +205,7 @@ def partitions(path: Path) -> FakeRoot:
     """
     host = hypervisor(path, loaded=(*MLX4, *INFINIBAND), lists=LISTS)
     host.unit(DAEMON_UNIT, "inactive", "disabled")
-    _connectx_3(host, CONNECTX_3, "MT4099", "MT_1090120019")
+    connectx_3(host)
     infiniband_port(
         host,
         "mlx4_0",
@@ -228,14 +228,21 @@ def partitions(path: Path) -> FakeRoot:
     return host
 
 
-def _connectx_3(host: FakeRoot, pci: Pci, hca_type: str, board_id: str) -> None:
+def connectx_3(
+    host: FakeRoot,
+    pci: Pci = CONNECTX_3,
+    hw_rev: str = "1",
+    hca_type: str = "MT4099",
+    board_id: str = "MT_1090120019",
+) -> None:
+    """Add the adapter ``mlx4_0``, whose port 1 is InfiniBand."""
     infiniband_device(
         host,
         "mlx4_0",
         pci,
         "0002:c903:00fb:1230",
         "2.42.5000",
-        "1" if pci is CONNECTX_3 else "0",
+        hw_rev,
         hca_type,
         board_id,
         class_code="0x028000",

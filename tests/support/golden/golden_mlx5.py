@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from support.fakes.fake_adapters import lldp_text
-from support.fakes.fake_hosts import mapped_gid
+from support.fakes.fake_hosts import mapped_gid, roce_gids
 from support.fakes.fake_root import FakeRoot, Pci
 from support.golden.golden_base import (
     INFINIBAND,
@@ -22,9 +21,9 @@ from support.golden.golden_base import (
     profile,
     shipped,
 )
+from support.golden.golden_mlx4 import LISTS, connectx_3
 
 NO_GUID = ("0000:0000:0000:0000", "0000:0000:0000:0000", "auto")
-LISTS = ("rdma", "infiniband", "roce")
 HOST_UUID = "3c2ee5a2-1b1e-4c35-b2a5-6a56fd8f8f14"
 CONNECTX_5 = Pci("0000:5e:00.0", "0x15b3", "0x1017", "mlx5_core")
 CONNECTX_5_B = Pci("0000:5e:00.1", "0x15b3", "0x1017", "mlx5_core")
@@ -41,11 +40,8 @@ def _device(
     firmware: str = "16.35.4030",
     hca_type: str = "MT4119",
     board_id: str = "MT_0000000008",
-    class_code: str = "0x020700",
 ) -> None:
-    infiniband_device(
-        host, name, pci, guid, firmware, "0", hca_type, board_id, class_code=class_code
-    )
+    infiniband_device(host, name, pci, guid, firmware, "0", hca_type, board_id)
 
 
 def connectx_5_ib(path: Path) -> FakeRoot:
@@ -57,10 +53,11 @@ def connectx_5_ib(path: Path) -> FakeRoot:
     return host
 
 
-def _connectx_5(host: FakeRoot, addresses: Sequence[str] = ("10.0.0.2/24",)) -> None:
+def _connectx_5(host: FakeRoot) -> None:
     guid = "ec0d:9a03:007d:7d1a"
     _device(host, "mlx5_0", CONNECTX_5, guid)
     infiniband_port(host, "mlx5_0", guid, rate="100 Gb/sec (4X EDR)")
+    addresses = ("10.0.0.2/24",)
     host.ipoib("ib0", pci=CONNECTX_5, guid=guid, can_connect=False, addresses=addresses)
     enhanced(host, "ib0")
 
@@ -120,9 +117,7 @@ def connectx_6_dx_roce(path: Path) -> FakeRoot:
     entries = [("bond0", link_local), ("bond0.100", link_local)]
     entries += [("bond0.100", mapped_gid("10.0.0.2"))]
     entries += [("bond0.100", "fd00:0000:0000:0000:0000:0000:0000:0002")]
-    for place, (netdev, gid) in enumerate(entries):
-        for offset, type in enumerate(("IB/RoCE v1", "RoCE v2")):
-            host.gid("mlx5_bond_0", 1, place * 2 + offset, gid, type, netdev)
+    roce_gids(host, "mlx5_bond_0", entries)
     host.default_gid_type("mlx5_bond_0", 1, "RoCE v2")
     for name, type in (
         ("ens1f0np0", "802-3-ethernet"),
@@ -149,18 +144,7 @@ def two_hcas(path: Path) -> FakeRoot:
         path, loaded=(*MLX4, *MLX5, *INFINIBAND), lists=LISTS, vdsm="4.50.0.13"
     )
     old = Pci("0000:04:00.0", "0x15b3", "0x1003", "mlx4_core")
-    infiniband_device(
-        host,
-        "mlx4_0",
-        old,
-        "0002:c903:00fb:1230",
-        "2.42.5000",
-        "1",
-        "MT4099",
-        "MT_1090120019",
-        class_code="0x028000",
-    )
-    host.mlx4_port(old, 1, "ib")
+    connectx_3(host, old)
     infiniband_port(host, "mlx4_0", "0002:c903:00fb:1231", lid=9, active_mtu=2048)
     host.ipoib("ib0", pci=old)
     guid = "ec0d:9a03:007d:7d1a"

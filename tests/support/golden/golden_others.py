@@ -17,10 +17,10 @@ from support.golden.golden_base import (
     shipped,
     without_tso,
 )
+from support.golden.golden_mlx4 import connectx_3
 
 TRUESCALE = Pci("0000:05:00.0", "0x1077", "0x7322", "ib_qib", "0x02")
 OMNI_PATH = Pci("0000:18:00.0", "0x8086", "0x24f0", "hfi1", "0x11")
-CONNECTX_3 = Pci("0000:82:00.0", "0x15b3", "0x1003", "mlx4_core")
 
 
 def qib(path: Path) -> FakeRoot:
@@ -102,10 +102,7 @@ def everything_off(path: Path) -> FakeRoot:
     """
     host = FakeRoot(path)
     kernel_modules(host, MLX4, shipped("el9"))
-    host.adapter(CONNECTX_3, "0x028000")
-    host.rdma_device("mlx4_0", firmware="2.42.5000", pci=CONNECTX_3)
-    host.mlx4_port(CONNECTX_3, 1, "ib")
-    host.rdma_identity("mlx4_0", "1", "MT4099", "MT_1090120019")
+    connectx_3(host)
     host.rdma_port(
         "mlx4_0",
         state="1: DOWN",

@@ -11,9 +11,6 @@ from dataclasses import replace
 
 NETDEV_FILE = re.compile(r"/sys/class/net/([^/]+)/(\w+)")
 PORT_MTU = re.compile(r"/sys/bus/pci/devices/([^/]+)/mlx4_port(\d)_mtu")
-# IFNAMSIZ is 16; ipoib_intf_alloc's caller keeps ten characters of the parent's name,
-# and __ipoib_vlan_add sets the bit of full members (Linux ulp/ipoib/ipoib_vlan.c).
-CHILD_NAME = "{:.10}.{:04x}"
 
 
 def netdev_of(change):

@@ -19,11 +19,11 @@ class MemoryJournal(Journal):
     disk is full; with ``full_once`` only at that one.
     """
 
-    def __init__(self, points=None, full_at=None):
+    def __init__(self):
         super().__init__("/nowhere")
         self.data = Ledger()
-        self.points = points or Points()
-        self.full_at = full_at
+        self.points = Points()
+        self.full_at = None
         self.full_once = False
         self.writes = 0
 

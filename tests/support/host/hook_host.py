@@ -82,8 +82,8 @@ class HookHost:
     def load(self, policy) -> None:
         store(policy, "p.yaml", under(self.root, POLICY_JSON))
 
-    def caps(self, *features: str, version: int = 1) -> None:
-        content = {"schema_version": version, "additionalFeatures": list(features)}
+    def caps(self, *features: str) -> None:
+        content = {"schema_version": 1, "additionalFeatures": list(features)}
         self.write(CAPS_JSON, json.dumps(content))
 
     def ethernet(self, name: str, mtu: int = 1500) -> None:

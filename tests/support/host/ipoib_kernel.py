@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 
 from ovirt_rdma.host.facts.devices import Ipoib, Profile, Property
-from ovirt_rdma.host.rules.base import OFFLOAD, PROFILE, SYSFS, Change
+from ovirt_rdma.host.rules.base import MODULE, OFFLOAD, PROFILE, SYSFS, Change
 
 _NET = re.compile(r"/sys/class/net/([^/]+)/(mode|mtu|create_child)")
 _PORT_MTU = re.compile(r"/sys/bus/pci/devices/([^/]+)/mlx4_port(\d)_mtu")
@@ -30,10 +30,37 @@ def carried_out(facts, steps, group_mtu=4092):
     return kernel.facts
 
 
-class Kernel:
+class InMemory:
+    """A host as ``facts``, parts of which can be replaced."""
+
     def __init__(self, facts, group_mtu):
         self.facts = facts
         self.group_mtu = group_mtu
+
+    @property
+    def profiles(self):
+        manager = self.facts.network_manager
+        return manager.profiles if manager else ()
+
+    def _put(self, netdev):
+        self._delete(netdev.name)
+        self.facts = replace(self.facts, netdevs=(*self.facts.netdevs, netdev))
+
+    def _delete(self, name):
+        others = tuple(n for n in self.facts.netdevs if n.name != name)
+        self.facts = replace(self.facts, netdevs=others)
+
+    def _keep(self, uuid, *instead):
+        """Have ``instead`` in the place of a profile."""
+        others = tuple(p for p in self.profiles if p.uuid != uuid)
+        manager = self.facts.network_manager
+        manager = replace(manager, profiles=(*others, *instead))
+        self.facts = replace(self.facts, network_manager=manager)
+
+
+class Kernel(InMemory):
+    def __init__(self, facts, group_mtu):
+        super().__init__(facts, group_mtu)
         self.new_profiles = set()
 
     def do(self, change):
@@ -41,12 +68,12 @@ class Kernel:
             SYSFS: self._sysfs,
             PROFILE: self._profile,
             OFFLOAD: self._offload,
+            MODULE: self._load,
         }[change.kind](change)
 
     def check_new_profiles(self):
         """Check the profile: NetworkManager refuses others, or they fit no netdev."""
-        manager = self.facts.network_manager
-        for profile in manager.profiles if manager else ():
+        for profile in self.profiles:
             if profile.uuid in self.new_profiles:
                 assert profile.value("infiniband.transport-mode"), "is invalid"
                 ipoib = self.netdev(profile.interface_name).ipoib
@@ -60,10 +87,6 @@ class Kernel:
     def netdev(self, name):
         (one,) = [n for n in self.facts.netdevs if n.name == name]
         return one
-
-    def _put(self, netdev):
-        others = tuple(n for n in self.facts.netdevs if n.name != netdev.name)
-        self.facts = replace(self.facts, netdevs=(*others, netdev))
 
     def _port(self, netdev):
         (device,) = [d for d in self.facts.rdma_devices if d.name == netdev.rdma_device]
@@ -107,7 +130,9 @@ class Kernel:
 
     def _set_mtu(self, netdev, change):
         mtu = int(change.after)
-        if netdev.ipoib.mode == "connected":
+        if not netdev.ipoib:
+            now = mtu
+        elif netdev.ipoib.mode == "connected":
             assert mtu <= 65520, "EINVAL"
             now = mtu
         else:
@@ -128,6 +153,8 @@ class Kernel:
             replace(o, on=not o.fixed and (o.on or bool(o.requested)), requested=None)
             for o in parent.offloads
         )
+        # IFNAMSIZ is 16: ipoib_intf_alloc's caller keeps ten characters of the name
+        # (Linux ulp/ipoib/ipoib_vlan.c).
         name = f"{parent.name[:10]}.{int(pkey, 16):04x}"
         self._put(
             replace(
@@ -178,8 +205,7 @@ class Kernel:
         """Set what NetworkManager sets when the netdev appears, if the kernel accepts
         it.
         """
-        manager = self.facts.network_manager
-        for profile in manager.profiles if manager else ():
+        for profile in self.profiles:
             if profile.interface_name == name:
                 kept = profile.value("infiniband.mtu") or ""
                 return int(kept) if kept.isdecimal() and int(kept) <= most else most
@@ -190,12 +216,18 @@ class Kernel:
         (feature,) = [o for o in netdev.offloads if o.name == change.name]
         on = change.after == "on"
         assert not feature.fixed, "Could not change any device features"
-        assert not (on and netdev.ipoib.mode == "connected"), "Could not change any"
+        connected = netdev.ipoib and netdev.ipoib.mode == "connected"
+        assert not (on and connected), "Could not change any"
         offloads = tuple(
             replace(o, on=on, requested=None) if o is feature else o
             for o in netdev.offloads
         )
         self._put(replace(netdev, offloads=offloads))
+
+    def _load(self, change):
+        modules = self.facts.modules
+        loaded = (*modules.loaded, change.target)
+        self.facts = replace(self.facts, modules=replace(modules, loaded=loaded))
 
     def _profile(self, change):
         manager = self.facts.network_manager
@@ -211,7 +243,7 @@ class Kernel:
         assert profile.value(change.name) == change.before
         values = {p.name: p.value for p in profile.properties}
         values[change.name] = change.after
-        name = values.get("connection.interface-name")
+        name = values.get("connection.interface-name", profile.interface_name)
         known[uuid] = replace(
             profile,
             interface_name=name,

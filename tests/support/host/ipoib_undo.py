@@ -35,7 +35,7 @@ class UndoKernel(Kernel):
             for change in () if makes_netdev else reversed(step.changes):
                 self._undo_change(change)
         if makes_netdev:
-            self._delete(step.subject)
+            self._delete(self.netdev(step.subject).name)
 
     def _undo_change(self, change):
         if change.kind == PROFILE:
@@ -57,9 +57,8 @@ class UndoKernel(Kernel):
             super()._offload(change)
 
     def _put_back(self, change):
-        manager = self.facts.network_manager
         uuid = change.target.replace("new:", "ours-")
-        (profile,) = [p for p in manager.profiles if p.uuid == uuid]
+        (profile,) = [p for p in self.profiles if p.uuid == uuid]
         assert profile.value(change.name) == change.after
         if change.name == MODE:
             assert change.before, "the property is missing"
@@ -69,14 +68,3 @@ class UndoKernel(Kernel):
         name = values["connection.interface-name"]
         mended = replace(profile, interface_name=name, properties=found)
         self._keep(uuid, mended)
-
-    def _keep(self, uuid, *instead):
-        manager = self.facts.network_manager
-        others = tuple(p for p in manager.profiles if p.uuid != uuid)
-        manager = replace(manager, profiles=(*others, *instead))
-        self.facts = replace(self.facts, network_manager=manager)
-
-    def _delete(self, name):
-        others = tuple(n for n in self.facts.netdevs if n.name != name)
-        assert len(others) == len(self.facts.netdevs) - 1, "ENODEV"
-        self.facts = replace(self.facts, netdevs=others)

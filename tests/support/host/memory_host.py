@@ -26,12 +26,9 @@ from support.host.change_places import (
     uuid_of,
     values_of,
 )
-from support.host.ipoib_kernel import Kernel
+from support.host.ipoib_kernel import InMemory, Kernel
 from support.host.ipoib_undo import UndoKernel
-
-
-class Killed(BaseException):
-    """Ends the process here, as SIGKILL does."""
+from support.killed import Killed
 
 
 class Points:
@@ -47,10 +44,9 @@ class Points:
             raise Killed
 
 
-class FakeHost:
+class FakeHost(InMemory):
     def __init__(self, facts, group_mtu=4092):
-        self.facts = facts
-        self.group_mtu = group_mtu
+        super().__init__(facts, group_mtu)
         self.boot = "boot-1"
         self.time = 1_700_000_000.0
         self.points = Points()
@@ -178,9 +174,7 @@ class FakeHost:
         for netdev in self.facts.netdevs:
             if not netdev.ipoib:
                 continue
-            kept = [
-                p for p in self._manager().profiles if p.interface_name == netdev.name
-            ]
+            kept = [p for p in self.profiles if p.interface_name == netdev.name]
             mode = kept[0].value("infiniband.transport-mode") if kept else None
             mode = mode or "datagram"
             mtu = 65520 if mode == "connected" else self.group_mtu
@@ -201,7 +195,7 @@ class FakeHost:
                 p.interface_name,
                 {o.name: o.value for o in p.properties if o.value is not None},
             )
-            for p in self._manager().profiles
+            for p in self.profiles
         }
         ports = {
             a.pci.address: (a.port_mtus, a.vfs, a.virtual_functions)
@@ -218,19 +212,11 @@ class FakeHost:
             self._set_file(change.target, value)
         elif change.kind == UNIT:
             self._set_unit(change.target, value)
-        elif change.kind == MODULE:
-            modules = self.facts.modules
-            loaded = (*modules.loaded, change.target)
-            self.facts = replace(self.facts, modules=replace(modules, loaded=loaded))
         elif change.kind == VF:
             self.facts = vf_kernel.with_value(self.facts, change, value)
         elif change.kind == PROFILE:
             self._set_profile(kernel, act, change, value)
         else:
-            netdev = self._netdev(netdev_of(change))
-            if file_of(change) == "mtu" and not netdev.ipoib:
-                self._put(replace(netdev, mtu=int(value)))
-                return
             # Whatever the plan has as the value before: the product has read it again.
             before = None if file_of(change) == "mode" else change.before
             if adapter_of(change):
@@ -277,27 +263,8 @@ class FakeHost:
         software = replace(self.facts.software, units=units)
         self.facts = replace(self.facts, software=software)
 
-    def _keep(self, uuid, *instead):
-        manager = self._manager()
-        others = tuple(p for p in manager.profiles if p.uuid != uuid)
-        managed = manager.managed
-        manager = replace(manager, profiles=(*others, *instead), managed=managed)
-        self.facts = replace(self.facts, network_manager=manager)
-
-    def _delete(self, name):
-        others = tuple(n for n in self.facts.netdevs if n.name != name)
-        self.facts = replace(self.facts, netdevs=others)
-
-    def _put(self, netdev):
-        others = tuple(n for n in self.facts.netdevs if n.name != netdev.name)
-        self.facts = replace(self.facts, netdevs=(*others, netdev))
-
-    def _manager(self):
-        manager = self.facts.network_manager
-        return manager or _NoManager()
-
     def _profile(self, uuid):
-        found = [p for p in self._manager().profiles if p.uuid == uuid]
+        found = [p for p in self.profiles if p.uuid == uuid]
         return found[0] if found else None
 
     def _netdev(self, name):
@@ -343,10 +310,6 @@ class _Foreign:
 
     def __init__(self, uuid):
         self.uuid = uuid
-
-
-class _NoManager:
-    profiles = ()
 
 
 def _key(change):

@@ -77,14 +77,13 @@ class Subnet:
         if "--smkey" in argv:
             return ""
         if argv[-1] == "SMIR":
-            states = {self.master: 3, **dict.fromkeys(self.others, 2)}
             return "".join(
-                f"SMInfoRecord dump:\n\t\tRID\n\t\tLID...................{number}\n"
+                f"SMInfoRecord dump:\n\t\tRID\n\t\tLID...................{lid}\n"
                 f"\t\tSMInfo dump:\n\t\tGUID..................{guid}\n"
                 "\t\tSM_Key................0x0000000000000000\n"
-                "\t\tActCount..............68\n\t\tPriority..............0\n"
+                f"\t\tActCount..............68\n\t\tPriority..............{priority}\n"
                 f"\t\tSMState...............{state}\n"
-                for number, (guid, state) in enumerate(states.items(), 1)
+                for lid, guid, priority, state in self.records()
             )
         assert argv[-1] == "-g", argv
         return "".join(
@@ -98,6 +97,11 @@ class Subnet:
             for number, (pkey, (mtu, rate)) in enumerate(self.groups.items())
             if {pkey, pkey | 0x8000} & self.table(self.guid)
         )
+
+    def records(self) -> list[tuple[int, str, int, int]]:
+        """Return the LID, GUID, priority and state of each manager."""
+        states = {self.master: 3, **dict.fromkeys(self.others, 2)}
+        return [(n, guid, 0, s) for n, (guid, s) in enumerate(states.items(), 1)]
 
     def smpquery(self, argv: Sequence[str]) -> str:
         guid = argv[-1]

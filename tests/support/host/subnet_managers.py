@@ -94,17 +94,12 @@ class SubnetManagers(Subnet):
             f"count 67 priority {self.managers[guid]} state {state} SMINFO_{name}\n"
         )
 
-    def saquery(self, argv: Sequence[str]) -> str:
-        if argv[-1] != "SMIR":
-            return super().saquery(argv)
-        return "".join(
-            f"SMInfoRecord dump:\n\t\tRID\n\t\tLID...................{self.lid(guid)}\n"
-            f"\t\tSMInfo dump:\n\t\tGUID..................{guid}\n"
-            "\t\tSM_Key................0x0000000000000000\n"
-            f"\t\tActCount..............68\n\t\tPriority..............{priority}\n"
-            f"\t\tSMState...............{self._state(guid)}\n"
+    def records(self) -> list[tuple[int, str, int, int]]:
+        """Return the LID, GUID, priority and state of each manager."""
+        return [
+            (self.lid(guid), guid, priority, self._state(guid))
             for guid, priority in self.managers.items()
-        )
+        ]
 
     def systemctl(self, argv: Sequence[str]) -> str:
         """systemctl(1) for our unit; try-restart does nothing if it is not running."""

@@ -52,7 +52,7 @@ def named_transport(options: str) -> Optional[str]:
 
 
 def escape(text: str) -> str:
-    """Write blanks, tabs, newlines and backslashes as /proc does."""
+    """Write blanks, tabs, newlines and backslashes as the kernel's mangle() does."""
     return re.sub(r"[ \t\n\\]", lambda found: f"\\{ord(found[0]):03o}", text)
 
 
