@@ -417,7 +417,6 @@ def conversion_file(asked):
     return path
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize("words", [CONVERT, "domain revert data1"])
 @pytest.mark.parametrize(
     "broken",
@@ -440,7 +439,6 @@ def test_a_state_file_that_is_broken_is_left_as_it_is(asked, words, broken):
     assert len(asked.double.changes()) == changes
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize("words", [CONVERT, "domain revert data1"])
 def test_a_state_file_of_a_newer_version_is_left_as_it_is(asked, words):
     path = conversion_file(asked)
@@ -524,7 +522,6 @@ def quiet(result):
     return [line for line in result.out.splitlines() if "read at" not in line.lower()]
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize("verb", READING)
 def test_an_engine_that_restarts_at_any_reading(asked, verb):
     double = asked.double
@@ -540,7 +537,6 @@ def test_an_engine_that_restarts_at_any_reading(asked, verb):
     assert double.changes() == []
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize(
     ("verb", "trouble"),
     [
@@ -646,7 +642,6 @@ def when_well(well, capsys, folder, words):
     return well[words]
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize(("words", "fault"), ONCE)
 def test_a_change_that_fails_once(capsys, files, well, words, fault):
     good, count = when_well(well, capsys, files, words)
@@ -663,7 +658,6 @@ def test_a_change_that_fails_once(capsys, files, well, words, fault):
             assert double.strict_errors == []
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize(("words", "fault"), FOR_GOOD)
 def test_an_engine_that_is_gone_in_the_middle(capsys, files, well, words, fault):
     good, count = when_well(well, capsys, files, words)

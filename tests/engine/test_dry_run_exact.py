@@ -157,7 +157,6 @@ CASES = [
 ]
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize(("before", "words", "world"), CASES)
 def test_what_is_shown_is_what_is_done(site, before, words, world):
     made = site(**world)
