@@ -32,6 +32,7 @@ from engine_double import (
 )
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
+from support.engine.told_hosts import rules
 
 from ovirt_rdma.cli.engine import session
 from ovirt_rdma.cli.engine.session import settings_of
@@ -49,11 +50,7 @@ CREATE = f"domain create new --export {NEW} --datacenter dc1"
 NETWORK = "network create lan --datacenter dc1 --mtu 2044"
 ATTACH = "network attach storage --hosts '*' --nic-match ib0 --addresses"
 RANGE = "10.20.0.11/24"
-POLICY = (
-    "version: 1\nnfs:\n  rules:\n"
-    "  - name: nas\n    server: nfs1.example.com\n    path: /exports/data1\n"
-    "    transport: tcp\n"
-)
+POLICY = rules("tcp", "/exports/data1")
 CONVERT = "domain convert data1 --to rdma --rolling"
 READING = (
     "hosts list",

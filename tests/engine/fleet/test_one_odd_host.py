@@ -15,6 +15,7 @@ from unittest import mock
 import pytest
 from support.engine.conversion_runs import (
     ROLLING,
+    after,
     convert,
     planned,
     revert,
@@ -254,14 +255,9 @@ def test_but_not_where_one_does_not_come_back_from_its_maintenance():
     site = site_of(hosts=4)
     convert(site)
     there = site.world.host("host02")
-    perform = site.perform
-
-    def breaks(call, **more):
-        perform(call, **more)
-        if (call.subject, call.method) == ("host02", "activate"):
-            there.status = "install_failed"
-
-    site.perform = breaks
+    after(
+        site, "host02", "activate", lambda: setattr(there, "status", "install_failed")
+    )
     state = revert(site)
     assert state.stage == Stage.STOPPED
     assert "host02 is in the status 'install failed'" in state.why
