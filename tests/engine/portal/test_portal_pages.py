@@ -537,18 +537,17 @@ def test_texts_of_others_stay_texts(portal):
 def test_the_policy_of_the_pages_refuses_markup_and_other_addresses(portal):
     page = portal()
     reveal(page)
-    inside = "document.querySelector('#place iframe').contentWindow"
     tries = (
-        f"{inside}.document.body.innerHTML = '<b>x</b>'",
-        f"{inside}.eval('1')",
-        f"new {inside}.Function('return 1')",
-        f"{inside}.trustedTypes.createPolicy('x', {{}})",
+        f"{INSIDE}.document.body.innerHTML = '<b>x</b>'",
+        f"{INSIDE}.eval('1')",
+        f"new {INSIDE}.Function('return 1')",
+        f"{INSIDE}.trustedTypes.createPolicy('x', {{}})",
     )
     for one in tries:
         assert page.value_of(
             f"(() => {{ try {{ {one}; return 0 }} catch {{ return 1 }} }})()"
         )
-    elsewhere = f"{inside}.fetch('http://127.0.0.1:1/').then(() => 0, () => 1)"
+    elsewhere = f"{INSIDE}.fetch('http://127.0.0.1:1/').then(() => 0, () => 1)"
     assert page.value_of(elsewhere)
     assert any("Content Security Policy" in one for one in page.console)
     page.console.clear()
@@ -560,7 +559,7 @@ def test_the_policy_of_the_pages_refuses_markup_and_other_addresses(portal):
 def test_with_the_keyboard_alone(portal):
     page = portal()
     reveal(page)
-    page.value_of("document.querySelector('#place iframe').contentWindow.focus()")
+    page.value_of(f"{INSIDE}.focus()")
     focus = "(o => o.tagName + ' ' + (o.getAttribute('aria-label') || o.textContent))"
     seen = []
     for _ in range(30):
