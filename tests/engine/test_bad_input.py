@@ -32,6 +32,7 @@ from engine_double import (
 )
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
+from support.engine.told_hosts import rules
 
 from ovirt_rdma.cli.engine import session
 from ovirt_rdma.cli.engine.session import settings_of
@@ -49,11 +50,7 @@ CREATE = f"domain create new --export {NEW} --datacenter dc1"
 NETWORK = "network create lan --datacenter dc1 --mtu 2044"
 ATTACH = "network attach storage --hosts '*' --nic-match ib0 --addresses"
 RANGE = "10.20.0.11/24"
-POLICY = (
-    "version: 1\nnfs:\n  rules:\n"
-    "  - name: nas\n    server: nfs1.example.com\n    path: /exports/data1\n"
-    "    transport: tcp\n"
-)
+POLICY = rules("tcp", "/exports/data1")
 CONVERT = "domain convert data1 --to rdma --rolling"
 READING = (
     "hosts list",
@@ -417,7 +414,6 @@ def conversion_file(asked):
     return path
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize("words", [CONVERT, "domain revert data1"])
 @pytest.mark.parametrize(
     "broken",
@@ -440,7 +436,6 @@ def test_a_state_file_that_is_broken_is_left_as_it_is(asked, words, broken):
     assert len(asked.double.changes()) == changes
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize("words", [CONVERT, "domain revert data1"])
 def test_a_state_file_of_a_newer_version_is_left_as_it_is(asked, words):
     path = conversion_file(asked)
@@ -524,7 +519,6 @@ def quiet(result):
     return [line for line in result.out.splitlines() if "read at" not in line.lower()]
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize("verb", READING)
 def test_an_engine_that_restarts_at_any_reading(asked, verb):
     double = asked.double
@@ -540,7 +534,6 @@ def test_an_engine_that_restarts_at_any_reading(asked, verb):
     assert double.changes() == []
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize(
     ("verb", "trouble"),
     [
@@ -646,7 +639,6 @@ def when_well(well, capsys, folder, words):
     return well[words]
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize(("words", "fault"), ONCE)
 def test_a_change_that_fails_once(capsys, files, well, words, fault):
     good, count = when_well(well, capsys, files, words)
@@ -663,7 +655,6 @@ def test_a_change_that_fails_once(capsys, files, well, words, fault):
             assert double.strict_errors == []
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize(("words", "fault"), FOR_GOOD)
 def test_an_engine_that_is_gone_in_the_middle(capsys, files, well, words, fault):
     good, count = when_well(well, capsys, files, words)

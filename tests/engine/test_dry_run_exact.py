@@ -14,6 +14,7 @@ import pytest
 from engine_double import EngineDouble, sample_world
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
+from support.engine.told_hosts import rules
 
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
@@ -23,11 +24,7 @@ pytestmark = pytest.mark.engine
 
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 DATA1 = "nfs1.example.com:/exports/data1"
-POLICY = (
-    "version: 1\nnfs:\n  rules:\n"
-    "  - name: nas\n    server: nfs1.example.com\n    path: /exports/data1\n"
-    "    transport: prefer-rdma\n"
-)
+POLICY = rules("prefer-rdma", "/exports/data1")
 CREATE = "domain create new --export nfs2.example.com:/exports/new --datacenter dc1"
 ATTACH = "network attach lan --hosts '*' --nic-match ib0 --addresses 10.20.0.11/24"
 CONVERT = "domain convert data1 --to rdma"
@@ -157,7 +154,6 @@ CASES = [
 ]
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize(("before", "words", "world"), CASES)
 def test_what_is_shown_is_what_is_done(site, before, words, world):
     made = site(**world)

@@ -60,7 +60,7 @@ def test_examples_run_one_after_the_other(tmp_path, monkeypatch, capsys):
     _dump(world, tmp_path / "dumps")
     here: dict[str, object] = {}
     with EngineDouble(world) as double:
-        with _no_waits(double, tmp_path):
+        with no_waits(double, tmp_path):
             for text in EXAMPLES:
                 exec(compile(text, str(PAGE), "exec"), here)
         assert double.strict_errors == []
@@ -87,7 +87,7 @@ def test_examples_run_one_after_the_other(tmp_path, monkeypatch, capsys):
 
 
 @contextlib.contextmanager
-def _no_waits(double, folder: Path):
+def no_waits(double, folder: Path):
     """The environment of the page's reader, with hosts of the double."""
     clock, door = Clock(), DoubleDoor(double.world)
 

@@ -15,6 +15,7 @@ from support.engine.engine_door import (
     serve_hosts,
     status_document,
 )
+from support.engine.told_hosts import rules
 
 from ovirt_rdma.host.facts import model
 from ovirt_rdma.host.policy.load import parse_policy
@@ -26,15 +27,7 @@ from ovirt_rdma.storage.readiness import READY, local_steps
 pytestmark = [pytest.mark.selftest, pytest.mark.hypervisor]
 
 DATA1 = "nfs1.example.com:/exports/data1"
-PREFER = """\
-version: 1
-nfs:
-  rules:
-    - name: storage
-      server: nfs1.example.com
-      path: /exports/*
-      transport: prefer-rdma
-"""
+PREFER = rules("prefer-rdma", "/exports/*")
 
 
 @pytest.fixture

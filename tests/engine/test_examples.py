@@ -11,32 +11,28 @@ from unittest import mock
 
 import pytest
 from engine_double import EngineDouble, sample_world
-from support.engine.engine_command_line import Clock, access
+from support.engine.engine_command_line import Clock
 from support.engine.engine_door import DoubleDoor
+from support.engine.told_hosts import SERVER, rules
+from test_engine_api_docs import no_waits
 
-from ovirt_rdma.engine_sdk_tools import automation
-from ovirt_rdma.engine_sdk_tools.api import auth as state_folder
 from ovirt_rdma.engine_sdk_tools.api import session
 from ovirt_rdma.engine_sdk_tools.hosts import ansible
 
 pytestmark = pytest.mark.engine
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SERVER = "nfs1.example.com"
-POLICY = (
-    f"version: 1\nnfs:\n  rules:\n  - name: all\n    server: {SERVER}\n"
-    "    transport: prefer-rdma\n"
-)
+POLICY = rules("prefer-rdma")
 
 
 class Site:
     """An engine with three hosts, and examples that use it."""
 
     def __init__(
-        self, double: EngineDouble, states: Path, capsys: pytest.CaptureFixture
+        self, double: EngineDouble, folder: Path, capsys: pytest.CaptureFixture
     ) -> None:
         self.world = double.world
-        self._states = states
+        self._folder = folder
         self._double = double
         self._capsys = capsys
 
@@ -48,19 +44,11 @@ class Site:
             return true_session(settings, clock=clock, sleep=clock.sleep)
 
         with (
-            mock.patch.dict("os.environ", access(self._double)),
+            no_waits(self._double, self._folder),
             mock.patch.object(session, "Session", quick),
             mock.patch.object(
                 ansible, "AnsibleHosts", lambda access, **_: DoubleDoor(self.world)
             ),
-            mock.patch.object(state_folder, "state_folder", lambda *_: self._states),
-            mock.patch.object(automation, "Session", quick),
-            mock.patch.object(automation, "default_key", lambda: "a key"),
-            mock.patch.object(automation, "Access", lambda key: key),
-            mock.patch.object(
-                automation, "AnsibleHosts", lambda access: DoubleDoor(self.world)
-            ),
-            mock.patch.object(automation, "state_folder", lambda *_: self._states),
             mock.patch.object(sys, "argv", [name, *words]),
         ):
             try:
@@ -75,7 +63,7 @@ class Site:
 def site(capsys, tmp_path):
     world = sample_world(hosts=3, domains=("data1",), addon=True)
     with EngineDouble(world) as double:
-        yield Site(double, tmp_path / "states", capsys)
+        yield Site(double, tmp_path, capsys)
         assert double.strict_errors == []
 
 

@@ -11,6 +11,7 @@ from engine_double import EngineDouble, sample_world
 from engine_double.faults import AnswerLost, Conflict
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
+from support.engine.told_hosts import rules
 
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.api.session import Session
@@ -18,11 +19,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 
 pytestmark = pytest.mark.engine
 
-DATA1 = "nfs1.example.com:/exports/data1"
-POLICY = (
-    "version: 1\nnfs:\n  rules:\n  - {server: nfs1.example.com, "
-    "path: /exports/data1, transport: prefer-rdma}\n"
-)
+POLICY = rules("prefer-rdma", "/exports/data1")
 # Each verb, and what is done before it.
 VERBS = {
     "network create lan --datacenter dc1 --mtu 2044": (),

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import pytest
-from engine_double import EngineDouble, sample_world
-from support.engine.engine_command_line import Clock, open_session
 from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.api.request import Call, Read
@@ -41,12 +39,8 @@ def test_a_lock_is_named_after_an_id(tmp_path, odd):
     ["../hosts", "a/../../b", "a?b=c", "a#b", "a%2fb", "a\r\nX: y", "a/", "/a", "é"],
 )
 @pytest.mark.parametrize("change", [False, True])
-def test_a_url_has_ids_in_it(odd, change):
-    with (
-        EngineDouble(sample_world(hosts=1)) as double,
-        open_session(double, Clock()) as session,
-        problem("engine-id-invalid", ascii(f"hosts/{odd}")),
-    ):
+def test_a_url_has_ids_in_it(double, session, odd, change):
+    with problem("engine-id-invalid", ascii(f"hosts/{odd}")):
         if change:
             session.perform(Call(f"hosts/{odd}", "deactivate", "moving a host"))
         else:

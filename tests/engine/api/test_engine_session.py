@@ -12,7 +12,6 @@ from engine_double import sample_world
 from engine_double.faults import Status
 from ovirtsdk4 import types
 from support.engine.conversion_site import Site
-from support.engine.engine_command_line import Clock, open_session
 
 from ovirt_rdma.engine_sdk_tools.api.request import (
     CONFLICT,
@@ -131,28 +130,27 @@ def test_a_wait_ends_with_what_was_waited_for_or_with_its_limit(either):
     assert session.clock() - before >= 600.0
 
 
-def test_the_first_request_of_a_login_is_alone(double):
+def test_the_first_request_of_a_login_is_alone(double, session):
     """Engines answer some of parallel first requests with 500."""
     double.latency_s = 0.02
-    with open_session(double, Clock()) as session:
-        for _ in range(2):
-            assert read_engine(session).hosts
-            double.expire_tokens()
-        assert session.listener.notes == []
+    for _ in range(2):
+        assert read_engine(session).hosts
+        double.expire_tokens()
+    assert session.listener.notes == []
 
 
-def test_a_500_of_the_engine_is_none_of_the_web_server(double):
+def test_a_500_of_the_engine_is_none_of_the_web_server(double, session):
     double.fail_next("GET", "/hosts", Status(500, html=True), times=99)
-    with open_session(double, Clock()) as session, pytest.raises(Problem) as caught:
+    with pytest.raises(Problem) as caught:
         read_engine(session)
     assert "has failed (HTTP 500)" in str(caught.value)
     assert "web server" not in str(caught.value)
     assert "server.log" in caught.value.fix
 
 
-def test_a_user_who_may_not_log_in(double):
+def test_a_user_who_may_not_log_in(double, session):
     double.sso.may_not_log_in |= set(double.world.passwords)
-    with open_session(double, Clock()) as session, pytest.raises(Problem) as caught:
+    with pytest.raises(Problem) as caught:
         read_engine(session)
     assert "is not authorized to perform login" in str(caught.value)
     assert "administrator" in caught.value.fix

@@ -16,7 +16,6 @@ from engine_double.faults import (
     Status,
     Timeout,
 )
-from ovirtsdk4 import types
 from support.engine.engine_command_line import Notes, open_session
 from support.problems import problem
 
@@ -333,15 +332,6 @@ def test_nothing_is_sent_after_it_is_closed(double, session):
     assert (len(double.requests), double.sso.logins) == (asked, 1)
 
 
-def test_an_id_that_is_none_is_not_sent(double, session):
-    session.read(HOSTS)
-    asked = len(double.requests)
-    with problem("engine-id-invalid", "7/../8") as caught:
-        session.perform(Call("hosts/7/../8", "deactivate", "x"))
-    assert not isinstance(caught.value, LostAnswer)
-    assert len(double.requests) == asked
-
-
 def test_a_wrong_password_is_said(double, clock):
     settings = Settings(double.url, "admin", "no")
     with Session(settings, clock=clock) as session:
@@ -377,17 +367,6 @@ def test_an_engine_that_is_not_there_is_said_at_once(clock):
         assert (problem.id, problem.kind) == ("engine-unreachable", UNREACHABLE)
         assert "onnect" in str(problem)
     assert (listener.notes, clock.slept) == ([], [])
-
-
-def test_waits_until_a_status_comes(double, session):
-    session.perform(down(double))
-    path = f"hosts/{double.world.host('host02').id}"
-
-    def there(host):
-        return host.status if host.status == types.HostStatus.MAINTENANCE else None
-
-    read = Read(path, "reading host02", "get")
-    assert session.wait_until(read, there, "maintenance of host02", 60.0) is not None
 
 
 def test_waiting_ends_and_says_what_was_seen(double, session, clock):

@@ -12,10 +12,8 @@ import threading
 import time
 
 import pytest
-from engine_double import EngineDouble, sample_world
 from engine_double.answers import Answer
 from engine_double.faults import Fault
-from support.engine.engine_command_line import Clock, open_session
 from support.problems import problem
 
 from ovirt_rdma.engine_sdk_tools.api import request
@@ -36,6 +34,7 @@ from ovirt_rdma.engine_sdk_tools.api.session import Session
 
 pytestmark = pytest.mark.hypervisor
 
+HOSTS = Read("hosts", "reading the hosts")
 # More than the limit, but little enough that a test which reads all of it ends.
 _TOO_MANY = 4 << 20
 _DRIPS, _DRIP_S = 100, 0.05
@@ -237,86 +236,59 @@ def test_redirections_are_not_followed(serve, ask, code):
     assert (len(server.asked), other.asked) == (1, [])
 
 
-class Elsewhere(Fault):
-    """A redirection to ``url``."""
+class Answered(Fault):
+    """An answer in place of the engine's."""
 
-    def __init__(self, code, url):
-        self._answer = Answer(code, b"", "", {"Location": url})
+    def __init__(self, code, body, *more):
+        self._answer = Answer(code, body, *more)
 
     def answer(self):
         return self._answer
 
 
 @pytest.mark.parametrize("code", [301, 302, 307, 308])
-def test_requests_of_the_api_follow_none_either(serve, code):
+def test_requests_of_the_api_follow_none_either(serve, double, session, code):
     """The token would."""
     other = serve(endless)
-    with (
-        EngineDouble(sample_world(hosts=1)) as double,
-        open_session(double, Clock()) as session,
-    ):
-        fault = Elsewhere(code, f"http://127.0.0.1:{other.port}/ovirt-engine/api/hosts")
-        double.fail_next("GET", "/hosts", fault)
-        with pytest.raises(EngineProblem):
-            session.read(Read("hosts", "reading the hosts"))
+    url = f"http://127.0.0.1:{other.port}/ovirt-engine/api/hosts"
+    double.fail_next("GET", "/hosts", Answered(code, b"", "", {"Location": url}))
+    with pytest.raises(EngineProblem):
+        session.read(HOSTS)
     assert other.asked == []
 
 
-class Much(Fault):
-    def answer(self):
-        return Answer(200, b"<hosts>" + b" " * 5000 + b"</hosts>")
-
-
-def test_an_answer_of_the_api_has_a_limit(monkeypatch):
-    monkeypatch.setattr(f"{Session.__module__}.MOST_BYTES", 4000)
-    with (
-        EngineDouble(sample_world(hosts=1)) as double,
-        open_session(double, Clock()) as session,
-    ):
-        double.fail_next("GET", "/hosts", Much())
-        with problem("engine-answer-too-large") as caught:
-            session.read(Read("hosts", "reading the hosts"))
-        assert caught.value.kind == BROKEN
-        # Each answer is counted separately.
-        assert len(session.read(Read("hosts", "reading the hosts"))) == 1
+def test_an_answer_of_the_api_has_a_limit(double, session, monkeypatch):
+    monkeypatch.setattr(f"{Session.__module__}.MOST_BYTES", 20_000)
+    much = Answered(200, b"<hosts>" + b" " * 25_000 + b"</hosts>")
+    double.fail_next("GET", "/hosts", much)
+    with problem("engine-answer-too-large") as caught:
+        session.read(HOSTS)
+    assert caught.value.kind == BROKEN
+    # Each answer is counted separately.
+    assert len(session.read(HOSTS)) == 3
     assert request.MOST_BYTES == 64 << 20
 
 
 STEERS = "\x9b2J\u202e\u2028\x7f"
 
 
-class Odd(Fault):
-    def __init__(self, body):
-        self._body = body
-
-    def answer(self):
-        return Answer(200, self._body)
-
-
 @pytest.mark.parametrize(
     "name", [f"{STEERS}</x>".encode(), b"\x1b]0;PWNED\x07</name>", b"\x9b\xff</name>"]
 )
-def test_an_answer_that_is_no_xml_reaches_no_terminal_raw(capfd, name):
+def test_an_answer_that_is_no_xml_reaches_no_terminal_raw(capfd, double, session, name):
     """libxml2 itself writes the line to stderr."""
-    with (
-        EngineDouble(sample_world(hosts=1)) as double,
-        open_session(double, Clock()) as session,
-    ):
-        body = b"<hosts><host><name>%b</host></hosts></hosts>" % name
-        double.fail_next("GET", "/hosts", Odd(body))
-        with problem("engine-answer-invalid"):
-            session.read(Read("hosts", "reading the hosts"))
+    body = b"<hosts><host><name>%b</host></hosts></hosts>" % name
+    double.fail_next("GET", "/hosts", Answered(200, body))
+    with problem("engine-answer-invalid"):
+        session.read(HOSTS)
     said = capfd.readouterr().err
     assert all(c.isprintable() for c in said if c != "\n"), ascii(said)
 
 
-def test_names_are_as_the_engine_has_them():
+def test_names_are_as_the_engine_has_them(double, session):
     name = f"h\u00e9{STEERS}&<"
-    world = sample_world(hosts=1)
-    world.hosts[next(iter(world.hosts))].name = name
-    with EngineDouble(world) as double, open_session(double, Clock()) as session:
-        (host,) = session.read(Read("hosts", "reading the hosts"))
-    assert host.name == name
+    double.world.host("host02").name = name
+    assert [host.name for host in session.read(HOSTS)] == ["host01", name, "host03"]
 
 
 def test_a_ca_with_letters_in_it_that_no_certificate_has():

@@ -28,6 +28,7 @@ from support.engine.conversion_runs import (
     transports,
 )
 from support.engine.conversion_site import Killed, engine_of
+from support.engine.engine_command_line import Notes
 
 from ovirt_rdma.engine_sdk_tools.conversion.model import Stage
 from ovirt_rdma.engine_sdk_tools.conversion.plan import is_converted, plan_resume
@@ -52,6 +53,13 @@ def comes(site, late, transport="tcp"):
     late.mounts = {EXPORT: transport, OTHER: "tcp"}
 
 
+def goes_back(site, before):
+    """Revert: all is as it was before."""
+    state = revert(site)
+    assert state.stage == Stage.REVERTED, state.why
+    assert not changed(site, before)
+
+
 def again(site, request_, *names):
     """Convert with the record of the conversion before."""
     return run(site, planned(site, request_, *names, earlier=[site.stored]).state)
@@ -66,9 +74,7 @@ def test_a_host_that_was_down_and_came_up():
     assert convert(site, BY_ROW).stage == Stage.CONVERTED
     there.status, there.mounts = "up", {EXPORT: "tcp", OTHER: "tcp"}
     assert again(site, BY_ROW).stage == Stage.CONVERTED
-    state = revert(site)
-    assert state.stage == Stage.REVERTED, state.why
-    assert not changed(site, before)
+    goes_back(site, before)
 
 
 def test_a_host_that_came_up_over_the_new_row_by_itself_is_reverted_too():
@@ -79,8 +85,7 @@ def test_a_host_that_came_up_over_the_new_row_by_itself_is_reverted_too():
     comes(site, late, "rdma")
     comes(site, other)
     assert again(site, BY_ROW).stage == Stage.CONVERTED
-    assert revert(site).stage == Stage.REVERTED
-    assert not changed(site, before)
+    goes_back(site, before)
 
 
 @ALL
@@ -96,8 +101,7 @@ def test_again_and_again(request_):
         if request_.rolling:
             # The other hosts need no change.
             assert {c.subject for c in site.calls[calls:]} == {one.name, "cl1"}
-    assert revert(site).stage == Stage.REVERTED
-    assert not changed(site, before)
+    goes_back(site, before)
 
 
 @ALL
@@ -111,9 +115,7 @@ def test_the_second_one_fails_and_the_first_stands(request_):
     assert "host03" in state.why
     assert [transports(site)[n] for n in ("host01", "host02")] == ["rdma", "rdma"]
     late.rdma_ready = True
-    state = revert(site)
-    assert state.stage == Stage.REVERTED, state.why
-    assert not changed(site, before)
+    goes_back(site, before)
 
 
 @ALL
@@ -153,8 +155,7 @@ def test_another_rule_the_second_time():
     assert convert(site).stage == Stage.CONVERTED
     assert again(site, replace(ROLLING, rule="prefer-rdma")).stage == Stage.CONVERTED
     assert "prefer-rdma" in (site.world.host("host02").policy_text or "")
-    assert revert(site).stage == Stage.REVERTED
-    assert not changed(site, before)
+    goes_back(site, before)
 
 
 def two_servers(**words):
@@ -175,9 +176,7 @@ def test_one_domain_more_the_second_time():
     assert convert(site, ROLLING, "data1").stage == Stage.CONVERTED
     state = again(site, ROLLING, "data1", "data2")
     assert state.stage == Stage.CONVERTED, state.why
-    state = revert(site)
-    assert state.stage == Stage.REVERTED, state.why
-    assert not changed(site, before)
+    goes_back(site, before)
 
 
 def test_two_that_were_converted_apart_and_then_together():
@@ -189,9 +188,7 @@ def test_two_that_were_converted_apart_and_then_together():
     plan = planned(site, ROLLING, "data1", "data2", earlier=apart[::-1])
     state = run(site, plan.state)
     assert state.stage == Stage.CONVERTED, state.why
-    state = revert(site)
-    assert state.stage == Stage.REVERTED, state.why
-    assert not changed(site, before)
+    goes_back(site, before)
 
 
 def test_a_policy_that_was_rewritten_by_hand_since_is_what_comes_back():
@@ -227,9 +224,7 @@ def test_to_the_other_transport_and_a_revert_goes_back_to_the_first():
     assert state.stage == Stage.CONVERTED, state.why
     assert set(transports(site).values()) == {"tcp"}
     assert "transport: tcp" in site.world.host("host02").policy_text
-    state = revert(site)
-    assert state.stage == Stage.REVERTED, state.why
-    assert not changed(site, before)
+    goes_back(site, before)
 
 
 def test_a_host_that_is_in_another_data_center_meanwhile():
@@ -241,9 +236,7 @@ def test_a_host_that_is_in_another_data_center_meanwhile():
     assert again(site, prefer).stage == Stage.CONVERTED
     assert again(site, ROLLING).stage == Stage.CONVERTED
     site.world.hosts[away.id] = away
-    state = revert(site)
-    assert state.stage == Stage.REVERTED, state.why
-    assert not changed(site, before)
+    goes_back(site, before)
 
 
 def test_a_host_that_the_second_one_had_not_reached_when_it_stopped():
@@ -259,8 +252,7 @@ def test_a_host_that_the_second_one_had_not_reached_when_it_stopped():
     assert not site.stored.host(last).touched
     site.pushes_fail = set()
     assert resume(site).stage == Stage.CONVERTED
-    assert revert(site).stage == Stage.REVERTED
-    assert not changed(site, before)
+    goes_back(site, before)
 
 
 RUNS = st.tuples(
@@ -297,8 +289,7 @@ def test_after_any_conversions_killed_or_not_a_revert_goes_back_to_the_first(run
                 state.why
             )
     if site.stored is not None and site.stored.stage != Stage.REVERTED:
-        assert revert(site).stage == Stage.REVERTED
-    assert not changed(site, before)
+        goes_back(site, before)
 
 
 # -- a revert of a host whose machines stay
@@ -316,26 +307,16 @@ def test_a_revert_of_a_host_whose_machines_stay_needs_one_run_more():
     there.vms, there.stuck_vms = [], []
     there.status = "preparing_for_maintenance"
     site.world.transitions.stop(there.id)
-    state = revert(site)
-    assert state.stage == Stage.REVERTED, state.why
-    assert not changed(site, before)
+    goes_back(site, before)
 
 
 def test_the_note_of_a_failure_is_one_sentence():
-    notes = []
+    ear = Notes()
     site = site_of()
     there = site.world.host("host02")
     there.vms, there.stuck_vms = ["vm1"], ["vm1"]
-
-    class Listener:
-        def note(self, line):
-            notes.append(line)
-
-        def __getattr__(self, name):
-            return lambda *a, **k: None
-
-    run(site, planned(site).state, Listener())
-    *still, note = notes
+    run(site, planned(site).state, ear)
+    *still, note = ear.notes
     assert {one.partition(", for ")[0] for one in still} == {
         "still waiting for host02 to be in maintenance"
     }

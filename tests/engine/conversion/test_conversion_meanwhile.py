@@ -5,6 +5,8 @@ change them too.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from engine_double import SimCluster, new_id
 from support.engine.conversion_runs import (
@@ -24,7 +26,7 @@ from support.engine.conversion_runs import (
     site_of,
     transports,
 )
-from support.engine.conversion_site import digest_of, engine_of, report_of
+from support.engine.conversion_site import digest_of, engine_of
 from support.engine.policy_files import joined, split
 from support.problems import problem
 
@@ -289,8 +291,8 @@ def test_a_domain_of_two_data_centers():
     site = site_of(iso=True)
     engine = engine_of(site)
     (iso,) = (d for d in engine.domains if d.name == "iso")
-    twice = type(iso)(**{**vars(iso), "data_center": "another"})
-    engine = type(engine)(**{**vars(engine), "domains": (*engine.domains, twice)})
+    twice = replace(iso, data_center="another")
+    engine = replace(engine, domains=(*engine.domains, twice))
     with problem("refused", "iso ", "2 data centers") as caught:
         plan_convert(engine, [iso], [], ROLLING)
     (reason,) = caught.value.reasons
@@ -303,14 +305,11 @@ def test_a_policy_that_is_on_the_disk_and_not_in_force():
     engine = engine_of(site)
     domain = next(d for d in engine.domains if d.name == "data1")
     draft = "version: 1\nnfs:\n  rules:\n    - {server: nas9, transport: tcp}\n"
-    told = []
-    for host in site.world.hosts.values():
-        report = report_of(site.world, host.name)
-        policy = {"loaded": False, "digest": None, "drop_ins": {}}
-        status = {**report.status, "policy": policy}
-        told.append(
-            type(report)(**{**vars(report), "status": status, "policy_text": draft})
-        )
+    policy = {"loaded": False, "digest": None, "drop_ins": {}}
+    told = [
+        replace(one, status={**one.status, "policy": policy}, policy_text=draft)
+        for one in reports(site)
+    ]
     with problem("checks-failed") as caught:
         plan_convert(engine, [domain], told, ROLLING)
     assert {reason.id for reason in caught.value.reasons} == {"policy-not-loaded"}
@@ -324,12 +323,9 @@ def test_a_host_whose_drop_ins_are_unknown_is_refused_before_any_change(request_
     site = site_of()
     engine = engine_of(site)
     domain = next(d for d in engine.domains if d.name == "data1")
-    told = []
-    for host in site.world.hosts.values():
-        report = report_of(site.world, host.name)
-        policy = {k: v for k, v in report.status["policy"].items() if k != "drop_ins"}
-        status = {**report.status, "policy": policy}
-        told.append(type(report)(**{**vars(report), "status": status}))
+    told = reports(site)
+    for one in told:
+        del one.status["policy"]["drop_ins"]
     with problem("checks-failed") as caught:
         plan_convert(engine, [domain], told, request_)
     assert {reason.id for reason in caught.value.reasons} == {"policy-unknown"}
@@ -383,9 +379,8 @@ def test_as_much_is_told_as_was_announced(request_, fails):
 def test_what_a_revert_does_not_touch_is_said():
     site = site_of()
     convert(site)
-    site.world.hosts["new"] = type(site.world.host("host01"))(
-        **{**vars(site.world.host("host02")), "id": "new", "name": "host09"}
-    )
+    new = replace(site.world.host("host02"), id="new", name="host09")
+    site.world.hosts["new"] = new
     (warning,) = plan_revert(site.stored, engine_of(site), []).warnings
     assert warning.id == "hosts-not-converted"
     assert "host09" in warning

@@ -29,9 +29,10 @@ from support.engine.conversion_runs import (
     transports,
 )
 from support.engine.conversion_site import Killed, Site, engine_of
+from support.engine.engine_command_line import Notes
 from support.problems import problem
 
-from ovirt_rdma.engine_sdk_tools.api.request import Call, Listener, wire_form
+from ovirt_rdma.engine_sdk_tools.api.request import Call, wire_form
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import pinned_on
 from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionRequest, Stage
 from ovirt_rdma.engine_sdk_tools.conversion.plan import (
@@ -44,16 +45,6 @@ from ovirt_rdma.engine_sdk_tools.model import ChecksFailed
 from ovirt_rdma.host.errors import Sentence
 
 pytestmark = pytest.mark.engine
-
-
-class Notes(Listener):
-    """Keeps the notes."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def note(self, sentence: str) -> None:
-        self.said.append(sentence)
 
 
 def lose_event_13(site: Site) -> None:
@@ -158,8 +149,8 @@ def test_a_data_center_that_does_not_come_to_rest_is_a_note():
     site.meanwhile["perform setting the mount options"] = contends
     state = run(site, state, notes)
     assert state.stage == Stage.CONVERTED
-    assert "waiting for the data center to have an SPM" in notes.said[-1]
-    assert "contend" in notes.said[-1]
+    assert "waiting for the data center to have an SPM" in notes.notes[-1]
+    assert "contend" in notes.notes[-1]
 
 
 def test_spm_that_cannot_be_stopped_for_a_while():
@@ -168,7 +159,7 @@ def test_spm_that_cannot_be_stopped_for_a_while():
     notes = Notes()
     state = run(site, planned(site).state, notes)
     assert state.stage == Stage.CONVERTED, state.why
-    (first, *_) = [one for one in notes.said if "had no effect" in one]
+    (first, *_) = [one for one in notes.notes if "had no effect" in one]
     assert "SPM did not stop" in first
     assert "1800 s" in first
 
@@ -205,7 +196,7 @@ def test_a_machine_that_no_host_can_take_now():
     site.perform = and_make_room
     state = run(site, state, notes)
     assert state.stage == Stage.CONVERTED, state.why
-    assert any("moving host02 to maintenance failed" in one for one in notes.said)
+    assert any("moving host02 to maintenance failed" in one for one in notes.notes)
 
 
 @pytest.mark.parametrize("how", ["unscheduled_vms", "stuck_vms", "manual_vms"])

@@ -134,24 +134,27 @@ def test_a_revert_only_warns_of_an_upgrade():
     assert flag(site) == "theirs"
 
 
-class Denied:
-    """Answers 403 to each request for the flag that ``which`` names."""
+NO = EngineProblem("engine-permission-denied", "it", "no", DENIED, code=403)
 
-    def __init__(self, site, which):
-        self.perform, self.which, self.site = site.perform, which, site
-        site.perform = self
 
-    def __call__(self, call, **words):
-        if call.doing.startswith(self.which):
-            raise EngineProblem(
-                "engine-permission-denied", "it", "no", DENIED, code=403
-            )
-        return self.perform(call, **words)
+def fails(site, which, error=NO, times=99):
+    """Raise ``error`` for so many requests for the flag that ``which`` names; return
+    the list of those that are left.
+    """
+    perform, left = site.perform, [error] * times
+
+    def failing(call, **words):
+        if call.doing.startswith(which) and left:
+            raise left.pop()
+        return perform(call, **words)
+
+    site.perform = failing
+    return left
 
 
 def test_a_user_who_may_not_set_it_converts_nothing():
     site = site_of()
-    Denied(site, "marking")
+    fails(site, "marking")
     state = convert(site)
     assert state.stage == Stage.ROLLED_BACK
     assert not site.calls
@@ -161,24 +164,17 @@ def test_a_user_who_may_not_set_it_converts_nothing():
 def test_a_revert_needs_no_flag():
     site = site_of()
     convert(site)
-    Denied(site, "marking")
+    fails(site, "marking")
     assert revert(site).stage == Stage.REVERTED
 
 
 def test_a_lost_answer_leaves_no_flag():
     """Here the engine has not got the request."""
     site = site_of()
-    perform, lost = site.perform, []
-
-    def once(call, **words):
-        if call.doing.startswith("ending the mark") and not lost:
-            lost.append(call)
-            raise LostAnswer(EngineProblem("id", "it", "it is lost", TIMEOUT))
-        return perform(call, **words)
-
-    site.perform = once
+    error = LostAnswer(EngineProblem("id", "it", "it is lost", TIMEOUT))
+    left = fails(site, "ending the mark", error, times=1)
     assert convert(site).stage == Stage.CONVERTED
-    assert lost
+    assert left == []
     assert flag(site) == ""
 
 
@@ -193,25 +189,18 @@ def test_a_lost_answer_leaves_no_flag():
 def test_a_run_is_not_complete_before_it_is_cleared(error):
     """Otherwise no run would clear it: the next one would have nothing to do."""
     site = site_of()
-    perform, away = site.perform, [True]
-
-    def unavailable(call, **words):
-        if call.doing.startswith("ending the mark") and away:
-            raise error
-        return perform(call, **words)
-
-    site.perform = unavailable
+    left = fails(site, "ending the mark", error)
     with pytest.raises(type(error)):
         convert(site)
     assert (site.stored.stage, flag(site)) == (Stage.CONVERTING, ours(site))
-    away.clear()
+    left.clear()
     assert run(site, site.stored).stage == Stage.CONVERTED
     assert flag(site) == ""
 
 
 def test_one_that_cannot_be_cleared_spoils_nothing():
     site = site_of()
-    Denied(site, "ending the mark")
+    fails(site, "ending the mark")
     assert convert(site).stage == Stage.CONVERTED
     assert flag(site) == ours(site)
 

@@ -101,7 +101,6 @@ def cut_off(request_, point, start: int = 0):
 
 
 # Every point, once: they are run on one Python, with the whole runs (make lab-test).
-@pytest.mark.engine
 @pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
 def test_cut_off_anywhere_and_gone_on_with_or_reverted(request_):
     whole = site_of(addon=not request_.by_row)
@@ -134,7 +133,6 @@ def test_cut_off_anywhere_and_gone_on_with_or_reverted(request_):
         tried.check_all()
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
 def test_a_revert_cut_off_anywhere_and_gone_on_with(request_):
     whole = site_of(addon=not request_.by_row)

@@ -221,23 +221,23 @@ def test_the_line_of_ansibles_message_is_named(machine, monkeypatch, text, said)
     assert said in err
 
 
-def _named(collection, kind):
-    specs = collection / "roles/prepare/meta/argument_specs.yml"
-    specs.parent.mkdir(parents=True, exist_ok=True)
-    specs.unlink(missing_ok=True)
-    put(specs, kind)
+@pytest.fixture
+def specs(machine, tmp_path):
+    """The place of the role's variables, where there is nothing yet; one is set."""
+    (tmp_path / "host-deploy.yml").write_text("ovirt_rdma_apply: true\n")
+    path = machine.collection / "roles/prepare/meta/argument_specs.yml"
+    path.parent.mkdir()
+    return path
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_the_engines_user_puts_in_the_collection_holds_up_nobody(
-    machine, tmp_path, kind
+    machine, specs, kind
 ):
     """It may be in that user's home, and root reads it."""
-    block_settings = tmp_path / "host-deploy.yml"
-    block_settings.write_text("ovirt_rdma_apply: true\n")
-    _named(machine.collection, kind)
+    put(specs, kind)
     with bounded():
-        found = deploy_hook.read_settings(str(block_settings), machine.collection)
+        found = deploy_hook.read_settings(collection=machine.collection)
     assert found == {"ovirt_rdma_apply": True}
 
 
@@ -249,20 +249,15 @@ def test_what_the_engines_user_puts_in_the_collection_holds_up_nobody(
         "argument_specs: {main: {options: none}}",
     ],
 )
-def test_a_damaged_collection_names_no_variable(machine, tmp_path, text):
-    block_settings = tmp_path / "host-deploy.yml"
-    block_settings.write_text("ovirt_rdma_apply: true\n")
-    specs = machine.collection / "roles/prepare/meta/argument_specs.yml"
-    specs.parent.mkdir(parents=True, exist_ok=True)
+def test_a_damaged_collection_names_no_variable(machine, specs, text):
     specs.write_text(text)
-    found = deploy_hook.read_settings(str(block_settings), machine.collection)
+    found = deploy_hook.read_settings(collection=machine.collection)
     assert found == {"ovirt_rdma_apply": True}
 
 
-@pytest.mark.parametrize("kind", ["pipe"])
-def test_settings_that_are_no_file_are_a_mistake(tmp_path, kind):
-    put(tmp_path / "host-deploy.yml", kind)
-    with bounded(), problem("host-deploy-settings-invalid", SAID[kind]):
+def test_settings_that_are_no_file_are_a_mistake(tmp_path):
+    put(tmp_path / "host-deploy.yml", "pipe")
+    with bounded(), problem("host-deploy-settings-invalid", SAID["pipe"]):
         deploy_hook.read_settings(str(tmp_path / "host-deploy.yml"))
 
 

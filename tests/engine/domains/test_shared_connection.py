@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from support.engine.engine_door import DoubleDoor
 from support.engine.refusals import reason, refused_for
+from support.engine.told_hosts import SERVER, rules
 
 from ovirt_rdma.engine_sdk_tools.api.request import Listener
 from ovirt_rdma.engine_sdk_tools.domains.create import (
@@ -19,9 +20,7 @@ from ovirt_rdma.engine_sdk_tools.reader import read_engine
 
 pytestmark = pytest.mark.engine
 
-SERVER = "nfs1.example.com"
 REQUEST = DomainRequest("new", f"{SERVER}:/exports/new", "dc1")
-RULES = "version: 1\nnfs:\n  rules:\n  - {server: nfs1.example.com, transport: %s}\n"
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def door(double):
 
 def with_rules(double, transport):
     for host in double.world.hosts.values():
-        host.addon, host.policy_text = True, RULES % transport if transport else ""
+        host.addon, host.policy_text = True, rules(transport) if transport else ""
 
 
 def over(double, transport, *domains):

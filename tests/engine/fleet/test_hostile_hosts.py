@@ -15,6 +15,7 @@ from support.engine.engine_door import DoubleDoor
 from support.engine.host_deploy import make_collection
 from support.engine.hostile_answers import HOSTILE, told
 from support.engine.policy_module import load_action
+from support.engine.told_hosts import rules
 
 from ovirt_rdma.cli.engine import session as cli_session
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
@@ -31,10 +32,7 @@ BAD = tuple(f"host{n:02}" for n in range(3, 3 + len(HOSTILE)))
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBlO9k2T9OTp5xF8WmyGmq7cXbyCcGEZc3X5zC0b5nBB"
 DATA1 = "nfs1.example.com:/exports/data1"
 POLICY = "version: 1\n"
-PREFER = (
-    "version: 1\nnfs:\n  rules:\n"
-    "  - {server: nfs1.example.com, path: /exports/data1, transport: prefer-rdma}\n"
-)
+PREFER = rules("prefer-rdma", "/exports/data1")
 
 
 class Fleet:

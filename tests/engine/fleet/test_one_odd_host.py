@@ -5,8 +5,9 @@ of its answers, and conversions.
 
 from __future__ import annotations
 
-import importlib
+import itertools
 import pickle
+import pkgutil
 import tracemalloc
 from dataclasses import replace
 from unittest import mock
@@ -14,6 +15,7 @@ from unittest import mock
 import pytest
 from support.engine.conversion_runs import (
     ROLLING,
+    after,
     convert,
     planned,
     revert,
@@ -43,7 +45,6 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionRequest, Stag
 from ovirt_rdma.engine_sdk_tools.domains.transport import row_of
 from ovirt_rdma.engine_sdk_tools.fleet.check import row_of as hosts_row
 from ovirt_rdma.engine_sdk_tools.fleet.policy_push import plan_policy_push
-from ovirt_rdma.engine_sdk_tools.hosts import report as host_report
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import pushed_of, read_answers
 from ovirt_rdma.engine_sdk_tools.hosts.ansible import report_of as read_report
 from ovirt_rdma.engine_sdk_tools.hosts.ansible_run import FAILED, OK, HostOutcome
@@ -56,7 +57,6 @@ from ovirt_rdma.engine_sdk_tools.hosts.report import (
 from ovirt_rdma.engine_sdk_tools.model import ChecksFailed, merged
 from ovirt_rdma.host.errors import Problem
 from ovirt_rdma.host.facts import model
-from ovirt_rdma.host.policy import load
 from ovirt_rdma.host.policy.forms import PolicyProblem
 from ovirt_rdma.host.policy.load import load_policy_file, parse_policy
 
@@ -255,14 +255,9 @@ def test_but_not_where_one_does_not_come_back_from_its_maintenance():
     site = site_of(hosts=4)
     convert(site)
     there = site.world.host("host02")
-    perform = site.perform
-
-    def breaks(call, **more):
-        perform(call, **more)
-        if (call.subject, call.method) == ("host02", "activate"):
-            there.status = "install_failed"
-
-    site.perform = breaks
+    after(
+        site, "host02", "activate", lambda: setattr(there, "status", "install_failed")
+    )
     state = revert(site)
     assert state.stage == Stage.STOPPED
     assert "host02 is in the status 'install failed'" in state.why
@@ -272,25 +267,17 @@ def test_but_not_where_one_does_not_come_back_from_its_maintenance():
 # -- work is linear in what a host sends
 
 
-class Counted:
-    """Counts the calls of a function while it is patched."""
+def calls_of(name, work):
+    """Return how often ``work`` calls the function with this dotted name."""
+    real, calls = pkgutil.resolve_name(name), itertools.count()
 
-    def __init__(self, owner, name):
-        self.calls = 0
-        real = getattr(owner, name)
+    def counting(*words, **more):
+        next(calls)
+        return real(*words, **more)
 
-        def counting(*words, **more):
-            self.calls += 1
-            return real(*words, **more)
-
-        self.patch = mock.patch.object(owner, name, counting)
-
-
-def calls_of(owner, name, work):
-    counted = Counted(owner, name)
-    with counted.patch:
+    with mock.patch(name, counting):
         work()
-    return counted.calls
+    return next(calls)
 
 
 PREFER = rules("prefer-rdma")
@@ -332,24 +319,15 @@ def check_hosts(its):
     ],
 )
 def test_twice_the_mounts_are_twice_the_work(work, counted):
-
-    *path, name = counted.split(".")
-    for cut in range(len(path), 0, -1):
-        try:
-            owner = importlib.import_module(".".join(path[:cut]))
-        except ImportError:
-            continue
-        for attribute in path[cut:]:
-            owner = getattr(owner, attribute)
-        break
     # More than any of our caches keeps.
-    few, many = (
-        calls_of(owner, name, lambda n=n: work(crowded(n))) for n in (1500, 3000)
-    )
+    few, many = (calls_of(counted, lambda n=n: work(crowded(n))) for n in (1500, 3000))
     assert many <= 2 * few + 50
 
 
-def many_rules(number, key="server"):
+NAMES_ALL_OF = "ovirt_rdma.host.policy.load._names_all_of"
+
+
+def many_rules(number):
     listed = "".join(
         f"  - {{server: 'h{n}-*', path: /x, transport: tcp}}\n" for n in range(number)
     )
@@ -365,13 +343,13 @@ def test_a_hosts_policy_is_read_without_looking_for_rules_that_never_win():
         check_hosts(its)
         check_conversion(its)
 
-    assert calls_of(load, "_names_all_of", look) == 0
+    assert calls_of(NAMES_ALL_OF, look) == 0
 
 
 def test_rules_that_never_win_are_looked_for_among_the_first_thousand():
     def looked(number):
         found = parse_policy(many_rules(number), "p")
-        return calls_of(load, "_names_all_of", lambda: found.warnings)
+        return calls_of(NAMES_ALL_OF, lambda: found.warnings)
 
     # Each is compared with those before it; more rules are no more work.
     assert looked(1000) == looked(3000) == 1000 * 999 // 2
@@ -410,7 +388,6 @@ def test_a_bug_whose_own_words_cannot_be_had():
     for _ in range(100_000):
         deep = [deep]
     assert "KeyError" in bug_report("hv1", KeyError(deep))[0]
-    assert host_report is not None
 
 
 # -- what planning makes of all reports

@@ -6,44 +6,21 @@ tests/lab/test_role_lab.py runs them.
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
-from pathlib import Path
+from unittest import mock
 
 import pytest
 from support.engine.drop_in_folders import COMMAND, FOLDERS, POLICY, host_takes
-
-PLUGINS = Path(__file__).parents[3] / "host_deploy" / "plugins"
-PACKAGE = "ansible_collections.ovirt_rdma.host.plugins.module_utils"
-
-
-def load(path, name):
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from support.engine.policy_module import _OURS, PLUGINS, load
 
 
 @pytest.fixture
-def policy(monkeypatch):
+def policy():
     pytest.importorskip("ansible.module_utils.basic")
-    name = f"{PACKAGE}.host_command"
-    command = load(PLUGINS / "module_utils" / "host_command.py", name)
-    monkeypatch.setitem(sys.modules, name, command)
-    return load(PLUGINS / "modules" / "policy.py", "policy_module")
-
-
-@pytest.mark.parametrize(
-    ("place", "shown"),
-    [
-        ({"file": "/tmp/x/policy.d/50-a.yaml"}, "policy.d/50-a.yaml: line 3: nfs: odd"),
-        ({"file": "/tmp/x/policy.yaml"}, "line 3: nfs: odd"),
-    ],
-)
-def test_a_mistake_in_a_drop_in_names_it(policy, place, shown):
-    one = {"line": 3, "key": "nfs", "sentence": "odd", **place}
-    assert policy._remark(one) == shown
+    with mock.patch.dict(sys.modules):
+        load(PLUGINS / "module_utils" / "host_command.py", _OURS)
+        yield load(PLUGINS / "modules" / "policy.py", "policy_module")
 
 
 class Module:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from support.engine.conversion_process import Site
 from support.engine.engine_command_line import Clock, open_session
 from support.engine.engine_door import run_role
 from support.engine.policy_files import joined, split
+from support.engine.told_hosts import rules
 
 from ovirt_rdma.engine_sdk_tools.conversion.model import StateFolder
 from ovirt_rdma.engine_sdk_tools.fleet import preparation as plan
@@ -30,10 +32,7 @@ from ovirt_rdma.host.policy.model import digest
 
 pytestmark = [pytest.mark.engine, pytest.mark.hypervisor]
 
-POLICY = (
-    "version: 1\nnfs:\n  rules:\n"
-    "  - {server: nfs1.example.com, transport: prefer-rdma}\n"
-)
+POLICY = rules("prefer-rdma")
 DIGEST = digest(parse_policy(POLICY, "p").policy)
 
 
@@ -64,6 +63,17 @@ class Fleet(Site):
 
     def killed(self, number: int, *words, applied: bool) -> None:
         super().killed(number, "hosts", "prepare", *words, applied=applied)
+
+    def then(self, words):
+        """Run another command of this verb, with its policy, or of another."""
+        verb = self.run if words[0] == "hosts" else partial(self.here, *words[:2])
+        found = verb(*words[2:], "-y")
+        assert found.code == 0, found
+        return found
+
+    def is_open(self):
+        """Whether a task of the engine shows a run as under way."""
+        return any(job.status == "started" for job in jobs_of(self.world).values())
 
     def results(self, *words, code, door=True):
         found = self.run(*words, "-y", "-o", "json", door=door)
@@ -469,9 +479,7 @@ def test_killed_at_a_change_and_run_again(fleet, number, applied):
     installs = [act for act in fleet.acts if act.endswith("/install")]
     # An installation that began is not repeated.
     assert len(installs) == 2 + (not applied and number == 1)
-    assert [
-        j.status for j in jobs_of(fleet.world).values() if j.status == "started"
-    ] == []
+    assert not fleet.is_open()
 
 
 @pytest.mark.parametrize(
@@ -494,20 +502,13 @@ def test_cut_off_after_its_last_host_a_run_is_over(fleet, monkeypatch, then):
             raise KeyboardInterrupt
         return now(session, engine)
 
-    def is_open():
-        return any(j.status == "started" for j in jobs_of(fleet.world).values())
-
     words = ["--batch", "4"] if then[0] == "domain" else ["host02"]
     with monkeypatch.context() as patched:
         patched.setattr(plan, "with_hosts_now", cut)
         assert fleet.run(*words, "-y").code == 130
-    assert is_open()
-    if then[0] == "domain":
-        found = fleet.here(*then, "-y")
-    else:
-        found = fleet.run(*then[2:], "-y")
-    assert found.code == 0, found
-    assert not is_open()
+    assert fleet.is_open()
+    fleet.then(then)
+    assert not fleet.is_open()
     if then[0] == "hosts":
         fleet.is_prepared("host02", *then[2:])
 
@@ -541,18 +542,13 @@ def test_cut_off_with_no_host_in_progress_keeps_nothing_off(
         words = ("host02", "host04", "--by", "reinstall", "--again", "-y")
         assert fleet.run(*words).code == 130
     before = len(fleet.acts)
-    if then[0] == "domain":
-        found = fleet.here(*then, "-y")
-    else:
-        found = fleet.run(*then[2:], "-y")
-    assert found.code == 0, found
+    found = fleet.then(then)
     if "--again" in then:
         # What is done is not repeated.
         ways = [act.rpartition("/")[2] for act in fleet.acts[before:]]
         assert "continues the interrupted" in found.err
         assert ways.count("install") == (2 if at == "the start" else 1)
-    jobs = jobs_of(fleet.world).values()
-    assert [job for job in jobs if job.status == "started"] == []
+    assert not fleet.is_open()
 
 
 def test_an_interrupted_run_is_continued_with_its_own_hosts_only(fleet):

@@ -26,7 +26,6 @@ from ovirt_rdma.host.facts.model import DegradedMark, Route
 pytestmark = pytest.mark.engine
 
 EXPORT = f"{SERVER}:/exports/data1"
-WANTED = None
 
 
 def told(name="hv1", transport="rdma", policy="prefer-rdma", **more):
@@ -40,10 +39,10 @@ def made(*reports, domains=None, hosts=None, clusters=None):
     hosts = hosts or [host(one.host) for one in reports]
     its = engine(*hosts, domains=domains)
     rows = [
-        row_of(its, one, report, WANTED, domains) for one, report in zip(hosts, reports)
+        row_of(its, one, report, None, domains) for one, report in zip(hosts, reports)
     ]
     return report_of(
-        its, rows, WANTED, domains, made_at="2026-11-23T16:00:00Z", version="0.2.0"
+        its, rows, None, domains, made_at="2026-11-23T16:00:00Z", version="0.2.0"
     )
 
 

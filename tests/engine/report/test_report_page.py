@@ -99,15 +99,14 @@ def made(hosts=3, domains=("data1", "data2"), silent=(3,), results=(RESULT,)):
             )
         )
     its_engine = engine(*its, domains=engines_domains)
-    wanted = None
     rows = [
-        row_of(its_engine, one, report, wanted, engines_domains)
+        row_of(its_engine, one, report, None, engines_domains)
         for one, report in zip(its, told)
     ]
     found = report_of(
         its_engine,
         rows,
-        wanted,
+        None,
         engines_domains,
         made_at="2026-11-23T16:00:00Z",
         version="0.2.0",

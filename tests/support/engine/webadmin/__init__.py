@@ -52,7 +52,8 @@ class Webadmin:
     """The portal over ``double``, for a user of ``role``; ``folder`` has the data.
 
     ``missing`` are functions of the plugin API that an older portal lacks. ``instead``
-    is what the service answers in place of data, None for what it says.
+    is what the service answers in place of data, None for what it says. The first place
+    is shown after ``begins_after_ms``; with None once the plugin is in use.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Webadmin:
         *,
         role: str = "SuperUser",
         missing: tuple[str, ...] = (),
-        begins_after_ms: int = 50,
+        begins_after_ms: Optional[int] = 50,
     ) -> None:
         self.double, self.folder = double, folder
         self.token = token_of(double, role)

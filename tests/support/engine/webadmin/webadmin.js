@@ -85,6 +85,7 @@ const api = {
     if (!played.handlers) return fault("ready without handlers");
     played.state = "INITIALIZING";
     if (invoke("UiInit")) played.state = "IN_USE";
+    if (settings.begins_after_ms === null) played.begin();
     return undefined;
   },
   // PluginUiFunctions.java:95-99 and 123-129: it becomes the start page.
@@ -183,5 +184,5 @@ window.addEventListener("load", () => {
   document.body.append(played.frame);
   played.state = "LOADING";
   // The plugin may be in use before the first place is shown, or after it: as tests say.
-  setTimeout(played.begin, settings.begins_after_ms);
+  if (settings.begins_after_ms !== null) setTimeout(played.begin, settings.begins_after_ms);
 });
