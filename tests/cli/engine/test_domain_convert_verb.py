@@ -8,7 +8,6 @@ import contextlib
 import ovirtsdk4
 import pytest
 from engine_double import (
-    AnswerLost,
     EngineDouble,
     SimConnection,
     SimDomain,
@@ -202,19 +201,6 @@ def test_interrupted_it_says_which_hosts_are_away_and_keeps_its_task(
     assert [one.status for one in jobs_of(made.world).values()] == ["finished"]
 
 
-def test_an_answer_that_is_lost(site):
-    made = site()
-    made.double.fail_next("POST", "/activate", AnswerLost())
-    assert made.run(*ROLLING).code == 0
-
-
-def test_without_a_task_it_ends_the_one_of_an_earlier_run(site, monkeypatch):
-    made = site()
-    cut_off(made, monkeypatch)
-    assert made.run(*ROLLING, "--no-job").code == 0
-    assert [job.status for job in jobs_of(made.world).values()] == ["finished"]
-
-
 def test_a_run_that_was_cut_off_is_named_by_what_its_domain_is_called_now(
     site, monkeypatch
 ):
@@ -371,13 +357,6 @@ def test_a_broken_state_file_is_left_and_said(site, state_files):
     path.write_text(broken[:100])
     made.run(*ROLLING).refused(1, "is not JSON")
     assert path.read_text() == broken[:100]
-
-
-def test_nobody_is_asked_without_a_terminal(site):
-    made = site()
-    made.run(*ROLLING[:-1]).refused(4, "--assume-yes")
-    assert not made.double.changes()
-    made.run("domain", "revert", "data1", "-y").refused(4, "no record")
 
 
 def with_the_package(made):

@@ -72,11 +72,6 @@ def test_dry_run_changes_nothing_and_shows_the_calls(run, double):
     assert double.changes() == []
 
 
-def test_nobody_to_ask_is_a_refusal(run, double):
-    run().refused(4, "there is no terminal to ask on", "--assume-yes")
-    assert double.changes() == []
-
-
 def test_a_job_of_the_engine_and_its_end(run, double):
     run("--assume-yes")
 
@@ -133,12 +128,6 @@ def test_ctrl_c_says_how_to_go_on(run, double):
 
     assert result.code == 130
     assert "was interrupted; repeat it to continue" in result.err
-
-
-def test_a_wrong_data_center_gets_the_nearest(capsys, double):
-    words = [*WORDS[:-1], "dc2"]
-    result = run_engine(capsys, double, None, *words, "--dry-run")
-    result.refused(2, "there is no data center 'dc2'", "dc1")
 
 
 def test_without_a_way_to_hosts_it_says_that_nobody_knows(capsys, double):

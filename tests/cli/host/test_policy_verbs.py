@@ -550,13 +550,6 @@ def test_mounts_that_are_unknown_are_not_taken_for_none(mounted, tmp_path):
     mounted(policy=WITHOUT).refused(4, "not all mounts are known: ")
 
 
-def test_a_mistake_has_one_exit_code(host, written):
-    written("version: 1\ncolour: 1\n")
-    for words in (("policy", "check"), ("policy", "load"), ("check", "--policy", "")):
-        file = str(host.root / "etc/ovirt-rdma/policy.yaml")
-        assert host(*words[:-1], words[-1] or file).code == 3
-
-
 def test_init_is_valid_and_changes_nothing(host, tmp_path):
     before = sorted(host.root.rglob("*"))
     result = host("policy", "init")
