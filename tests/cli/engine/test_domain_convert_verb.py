@@ -14,7 +14,7 @@ from engine_double import (
     new_id,
     sample_world,
 )
-from engine_double.host_life import begin_activation, stop_responding
+from engine_double.host_life import stop_responding
 from engine_double.jobs import add as add_job
 from engine_double.jobs import jobs_of
 from ovirtsdk4 import types
@@ -263,15 +263,6 @@ def test_a_host_that_is_down_is_left_out_by_name(site):
         if one["host"] == "host03"
     ] or [None]
     assert host is None or host["outcome"] == "left out"
-    # It comes back and mounts with the engine's options; the same command completes it.
-    there.reachable, there.status = True, "maintenance"
-    begin_activation(made.world, there, None)
-    made.world.settle()
-    assert made.run(*ROLLING).code == 0
-    assert "require-rdma" in there.policy_text
-    assert set(made.transports()) == {"rdma"}
-    assert made.run("domain", "revert", "data1", "-y").code == 0
-    assert made.transports() == ["tcp", "tcp", "tcp"]
 
 
 def test_a_take_over_that_is_refused_ends_nobodys_task(site, tmp_path, monkeypatch):
