@@ -28,8 +28,8 @@ from lab.two_paths import (
     whole,
 )
 
+pytestmark = pytest.mark.kernels("6.1", "6.12")
 FAULTS = pytest.mark.faults
-BOTH = pytest.mark.kernels("6.1", "6.12")
 # Each pull and return of a cable; 0 failed writes and 0 differences among them all.
 CYCLES = 100
 
@@ -78,7 +78,6 @@ def _pulled(paths: TwoPaths, end: str, path: int) -> None:
     paths.waits_for(whole)
 
 
-@BOTH
 def test_a_cable_is_pulled_at_each_end(infiniband: TwoPaths, kernel: str) -> None:
     """The smoke of `make check`."""
     with infiniband.mounted("4.2" if kernel == "6.12" else "3"):
@@ -90,7 +89,6 @@ def test_a_cable_is_pulled_at_each_end(infiniband: TwoPaths, kernel: str) -> Non
 
 
 @FAULTS
-@BOTH
 @pytest.mark.parametrize(
     ("fabric", "version"),
     [
@@ -109,7 +107,6 @@ def test_each_cable_with_each_version(
 
 
 @FAULTS
-@BOTH
 @pytest.mark.parametrize("version", ["3", "4.2"])
 def test_many_cycles(infiniband: TwoPaths, version: str) -> None:
     chosen = random.Random(version)
@@ -125,7 +122,6 @@ def test_many_cycles(infiniband: TwoPaths, version: str) -> None:
 
 
 @FAULTS
-@BOTH
 def test_a_cable_that_flaps(infiniband: TwoPaths) -> None:
     with infiniband.mounted(), _written(infiniband):
         for _ in range(10):
@@ -139,7 +135,6 @@ def test_a_cable_that_flaps(infiniband: TwoPaths) -> None:
 
 
 @FAULTS
-@BOTH
 def test_both_cables_out_and_one_back(infiniband: TwoPaths) -> None:
     with infiniband.mounted(), _written(infiniband):
         for path in (0, 1):
@@ -154,7 +149,6 @@ def test_both_cables_out_and_one_back(infiniband: TwoPaths) -> None:
 
 
 @FAULTS
-@BOTH
 def test_the_server_restarts_in_the_middle_of_a_move(
     roce: TwoPaths, lab: topology.Topology
 ) -> None:
@@ -168,7 +162,6 @@ def test_the_server_restarts_in_the_middle_of_a_move(
 
 
 @FAULTS
-@BOTH
 def test_another_machine_takes_the_address(
     roce: TwoPaths, lab: topology.Topology
 ) -> None:
@@ -200,7 +193,6 @@ def test_another_machine_takes_the_address(
 
 
 @FAULTS
-@BOTH
 def test_what_an_administrator_does_meanwhile(infiniband: TwoPaths) -> None:
     with infiniband.mounted():
         with _written(infiniband):
@@ -228,7 +220,6 @@ def test_what_an_administrator_does_meanwhile(infiniband: TwoPaths) -> None:
 
 
 @FAULTS
-@BOTH
 def test_a_netdev_that_is_renamed(infiniband: TwoPaths) -> None:
     """Soft-RoCE never comes back after its netdev was down."""
     with infiniband.mounted(), _written(infiniband):
@@ -243,7 +234,6 @@ def test_a_netdev_that_is_renamed(infiniband: TwoPaths) -> None:
 
 
 @FAULTS
-@BOTH
 def test_a_host_that_sleeps(roce: TwoPaths) -> None:
     with roce.mounted(), _written(roce):
         roce.cables.pull(SERVER, 0)
@@ -256,7 +246,6 @@ def test_a_host_that_sleeps(roce: TwoPaths) -> None:
 
 
 @FAULTS
-@BOTH
 @pytest.mark.parametrize("after", [0.5, 2, 3, 4, 5, 6, 8])
 def test_the_daemon_is_killed_in_the_middle_of_a_move(
     infiniband: TwoPaths, after: float
@@ -276,7 +265,6 @@ def test_the_daemon_is_killed_in_the_middle_of_a_move(
 
 
 @FAULTS
-@BOTH
 def test_a_daemon_that_is_stopped_moves_when_it_continues(infiniband: TwoPaths) -> None:
     with infiniband.mounted(), _written(infiniband):
         infiniband.said("pkill -STOP -f 'host unit daemon$'")
