@@ -35,8 +35,6 @@ DEPENDENCIES = {"yaml"}  # setup.cfg, install_requires
 # setup.cfg, extra `engine`: hypervisors have none of them.
 ENGINE_DEPENDENCIES = {"ovirtsdk4", "pycurl", "jinja2", "markupsafe"}
 ENGINE_SIDE = (f"{PACKAGE}.engine_sdk_tools", f"{PACKAGE}.cli.engine.")
-# Runs as a separate process, with the system's Python.
-# Loaded by ansible-playbook, in its process.
 
 
 def _sources() -> dict[str, Path]:
@@ -322,7 +320,6 @@ STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}
 # In other packages: getpass, whose question is printable; VDSM's pipe, with a printable
 # sentence; the pipe of a worker, and its closed streams; a hook's own file.
 WRITERS = {
-    # JSON, which ansible_run reads; not a terminal.
     (f"{PACKAGE}.cli.engine.session", "getpass"),
     (f"{PACKAGE}.vdsm_hooks.main", "os.write"),
     (f"{PACKAGE}.vdsm_hooks.main", "sys.stdout"),

@@ -29,9 +29,9 @@ pytestmark = pytest.mark.hypervisor
 ROOMS = ("host", "storage", "cli", "engine_sdk_tools", "vdsm_hooks", "lab", "bench")
 FOLDERS = (*ROOMS, "docs", "tests", "tools", "examples", "rpm", "host_deploy")
 PROGRAMS = {main.PROGRAM: main.parser for main in (engine, host)}
-# Stands for a number where the document has a letter.
 # Headings of tables that look like a verb.
 COLUMNS = {"nfs servers"}
+# Stands for a number where the document has a letter.
 LETTERS = {"N": "1", "S": "120", "RUN": "7"}
 # Options of others, in inline code of their own.
 FOREIGN = re.compile(

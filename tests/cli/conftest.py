@@ -17,6 +17,7 @@ from ovirt_rdma.host.facts.model import to_json as facts_file_of
 from ovirt_rdma.host.paths import under
 from ovirt_rdma.host.rules import registry
 from ovirt_rdma.host.rules.base import Rule
+from ovirt_rdma.storage.health.state import HealthState, MountHealth
 from ovirt_rdma.storage.readiness import ProbeContext
 
 __all__ = ["loaded_vdsm"]
@@ -128,6 +129,22 @@ def facts_file(tmp_path_factory):
 def call(capsys):
     """Run ovirt-rdma-host with exactly these arguments."""
     return lambda *words: run(capsys, *words)
+
+
+@pytest.fixture
+def mounted(host, monkeypatch):
+    """Let looks at the health of mounts find these; ``asked`` has the looks."""
+
+    def with_mounts(*mounts: MountHealth, problems: tuple[str, ...] = ()):
+        def look(self, policy, export, *, read):
+            host.asked.append((export and str(export), read))
+            return HealthState(1.0, 1.0, 0.0, mounts, problems)
+
+        host.asked = []
+        monkeypatch.setattr(nfs.Looker, "look", look)
+        return host
+
+    return with_mounts
 
 
 @pytest.fixture

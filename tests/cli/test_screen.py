@@ -251,14 +251,5 @@ def test_colour_on_a_terminal(require):
     assert "\x1b[31mdegraded\x1b[0m  2023" in run_on_terminal(*LIST, require)
 
 
-@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_no_colour_where_it_is_not_wanted(require, environment):
-    assert "\x1b" not in run_on_terminal(*LIST, require, **environment)
-
-
-def test_no_colour_in_a_pipe(require):
-    assert "\x1b" not in run_process(*LIST, require).out
-
-
 def test_an_empty_no_color_counts_as_unset(require):
     assert "\x1b" in run_on_terminal(*LIST, require, NO_COLOR="")

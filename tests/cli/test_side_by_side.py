@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ LIMIT_S = 300
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBlO9k2T9OTp5xF8WmyGmq7cXbyCcGEZc3X5zC0b5nBB"
 # Says that it has been started, and is the real program as soon as it may.
 GATE = """#!/bin/sh
-echo started >{gate}.started
+touch {gate}.started
 read -r go <{gate}.go
 exec {program} "$@"
 """
@@ -89,8 +90,7 @@ class Machine:
         environment = dict(self._environment)
         if stops_at:
             folder = self.top / "gates"
-            for part in ("started", "go"):
-                os.mkfifo(folder / f"{stops_at}.{part}")
+            os.mkfifo(folder / f"{stops_at}.go")
             real = shutil.which(stops_at, path=search_path())
             (folder / stops_at).write_text(
                 GATE.format(gate=folder / stops_at, program=real)
@@ -105,8 +105,11 @@ class Machine:
             stderr=subprocess.PIPE,
             text=True,
         )
-        if stops_at:
-            assert (folder / f"{stops_at}.started").read_text() == "started\n"
+        end = time.monotonic() + LIMIT_S
+        while stops_at and not (folder / f"{stops_at}.started").exists():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < end, f"{stops_at} was not started"
+            time.sleep(0.02)
         return process
 
     def go_on(self, stops_at: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from lab import topology
 from lab.cache import provisioned
+from lab.guest import Guest
 from lab.layer import KERNEL, KERNELS, asked_kernel
 from lab.problem import LabProblem, NotProvisioned
 from lab.topology import Topology
@@ -92,6 +93,13 @@ def two_guests(kernel: str) -> Iterator[Topology]:
     """
     with topology.two_guests(spare_wires=2) as lab:
         yield lab
+
+
+@pytest.fixture(scope="module")
+def guest(kernel: str) -> Iterator[Guest]:
+    """A hypervisor without a device of RDMA, for one module."""
+    with Guest("hypervisor") as booted:
+        yield booted
 
 
 @pytest.fixture(scope="module")

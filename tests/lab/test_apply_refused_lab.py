@@ -17,6 +17,9 @@ from lab.ib_pair import IbPair, ib_pair
 from lab.infiniband import InfiniBand, PciFunction
 from ovirt_rdma.host.facts.infiniband import CONNECTED_MTU, HEADER
 
+# Boots and waits too long for make check.
+pytestmark = pytest.mark.faults
+
 # ConnectX-2: like the first ConnectX, except for that one's revision a0.
 FABRIC = InfiniBand(hcas=4, pci=PciFunction(revision=0xB0, driver="mlx4_core"))
 CONNECTX_A0 = InfiniBand(hcas=2, pci=PciFunction(revision=0xA0, driver="mlx4_core"))
@@ -89,7 +92,6 @@ sort -u /run/writes-*
     assert host.said(more) == "0"
 
 
-@pytest.mark.faults
 def test_a_mount_is_not_cut_off_unasked(pair: IbPair, host: PreparedHost) -> None:
     for name, options in MOUNTS.items():
         words = f"-t nfs -o {options},retry=0 {pair.export} /mnt/{name}"
@@ -127,7 +129,6 @@ def test_a_mount_is_not_cut_off_unasked(pair: IbPair, host: PreparedHost) -> Non
         host.said(f"until umount /mnt/{name} 2>/dev/null; do sleep 0.2; done")
 
 
-@pytest.mark.faults
 def test_a_saved_plan_that_does_not_hold(host: PreparedHost) -> None:
     host.load_policy(
         rules(
@@ -149,7 +150,6 @@ def test_a_saved_plan_that_does_not_hold(host: PreparedHost) -> None:
     host.said("until ip link set ib3 up; do sleep 0.1; done; ip link delete ib1")
 
 
-@pytest.mark.faults
 def test_sys_that_cannot_be_written(host: PreparedHost) -> None:
     host.load_policy(
         rules("match: {device: mlx4_2}, mtu: 2044", more="  modules: [nvme_rdma]")
@@ -163,7 +163,6 @@ def test_sys_that_cannot_be_written(host: PreparedHost) -> None:
     assert "/sys is read-only" in result.stdout
 
 
-@pytest.mark.faults
 def test_a_group_that_allows_less(host: PreparedHost) -> None:
     FABRIC.set_group_mtu(host.guest, 2048)
     smaller = ("datagram", UD_2K, "on")
@@ -187,7 +186,6 @@ def test_a_group_that_allows_less(host: PreparedHost) -> None:
     host.becomes({"ib2": smaller, "ib3": ("datagram", 1500, "on")})
 
 
-@pytest.mark.faults
 def test_tso_of_the_first_connectx(pair: IbPair, host: PreparedHost) -> None:
     pair.reload(CONNECTX_A0)
     host.load_policy(

@@ -38,7 +38,8 @@ nfs:
 """
 # Slow, or the same in another version or direction.
 LONG = pytest.mark.faults
-PATHS = ("/srv/require", "/srv/prefer", "/srv/tcp", "/srv/stock", "/srv/private")
+# The fixture vdsmd starts with the policy and these.
+EXPORT_PATHS = ("/srv/require", "/srv/prefer", "/srv/tcp", "/srv/stock", "/srv/private")
 
 
 @dataclass
@@ -74,22 +75,10 @@ class Site:
         return re.findall(r"xprt:\t(\w+) ", block)
 
 
-@pytest.fixture(scope="module")
-def whole_site(two_guests: Topology) -> Iterator[Site]:
-    for path in PATHS:
-        two_guests.nfs.add_export(path)
-    vdsmd = VdsmDaemon(two_guests.hypervisor)
-    vdsmd.load_policy(POLICY)
-    vdsmd.start()
-    yield Site(two_guests, vdsmd)
-    vdsmd.stop()
-
-
 @pytest.fixture
-def site(whole_site: Site) -> Iterator[Site]:
+def site(two_guests: Topology, vdsmd: VdsmDaemon) -> Site:
     """The lab in its normal state; nothing is mounted afterwards."""
-    yield whole_site
-    whole_site.shell("umount -a -t nfs,nfs4 -f -l; rm -rf /rhev/data-center/mnt/*")
+    return Site(two_guests, vdsmd)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -25,12 +24,6 @@ COMMAND = [sys.executable, "-m", "ovirt_rdma.cli.host.main"]
 # The first ConnectX with a driver that nevertheless offers TSO, as old ones do.
 CONNECTX_A0 = InfiniBand(hcas=1, pci=PciFunction(driver="mlx4_core"))
 POLICY = "/etc/ovirt-rdma/policy.yaml"
-
-
-@pytest.fixture(scope="module")
-def guest() -> Iterator[Guest]:
-    with Guest("hypervisor") as booted:
-        yield booted
 
 
 @pytest.fixture(scope="module")

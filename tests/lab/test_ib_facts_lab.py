@@ -10,7 +10,6 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -82,12 +81,6 @@ def facts_of(guest: Guest) -> Facts:
     shown = guest.run(words, check=True)
     assert shown.stderr == ""
     return model.from_json_dict(json.loads(shown.stdout), "the guest")
-
-
-@pytest.fixture(scope="module")
-def guest() -> Iterator[Guest]:
-    with Guest("hypervisor") as booted:
-        yield booted
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -36,12 +36,6 @@ CONNECTX_A0 = PciFunction(revision=0xA0, driver="mlx4_core")
 UD_2K, UD_4K = 2048 - HEADER, 4096 - HEADER
 NET = "/sys/class/net"
 WAIT = "for i in {1..3000}; do [ \"$(%s)\" = '%s' ] && break; sleep 0.1; done; %s"
-
-
-@pytest.fixture(scope="module")
-def guest() -> Iterator[Guest]:
-    with Guest("hypervisor") as booted:
-        yield booted
 
 
 # ---- Single writes and calls.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
 
 import pytest
 
@@ -28,8 +28,8 @@ from lab.two_paths import (
     whole,
 )
 
+pytestmark = pytest.mark.kernels("6.1", "6.12")
 FAULTS = pytest.mark.faults
-BOTH = pytest.mark.kernels("6.1", "6.12")
 # Each pull and return of a cable; 0 failed writes and 0 differences among them all.
 CYCLES = 100
 
@@ -51,7 +51,11 @@ def infiniband(kernel: str) -> Iterator[TwoPaths]:
         yield TwoPaths(pair.hypervisor, InfiniBandCables(pair))
 
 
-def _sound(paths: TwoPaths, result: dict[str, Any]) -> None:
+@contextmanager
+def _written(paths: TwoPaths) -> Iterator[None]:
+    """Write meanwhile: no write fails, and data is right."""
+    with paths.writers() as result:
+        yield
     found = result["error"], result["differences"]
     assert found == (None, 0), f"{result}\n{paths.log()}"
     assert result["writes"] > 100
@@ -74,20 +78,17 @@ def _pulled(paths: TwoPaths, end: str, path: int) -> None:
     paths.waits_for(whole)
 
 
-@BOTH
 def test_a_cable_is_pulled_at_each_end(infiniband: TwoPaths, kernel: str) -> None:
     """The smoke of `make check`."""
     with infiniband.mounted("4.2" if kernel == "6.12" else "3"):
-        with infiniband.writers() as result:
+        with _written(infiniband):
             _pulled(infiniband, CLIENT, 0)
             _pulled(infiniband, SERVER, 1)
-        _sound(infiniband, result)
         shown = infiniband.said("ovirt-rdma-host nfs paths")
         assert "All 2 paths are up, and all connections use their own." in shown
 
 
 @FAULTS
-@BOTH
 @pytest.mark.parametrize(
     ("fabric", "version"),
     [
@@ -99,19 +100,17 @@ def test_each_cable_with_each_version(
     request: pytest.FixtureRequest, fabric: str, version: str
 ) -> None:
     paths: TwoPaths = request.getfixturevalue(fabric)
-    with paths.mounted(version), paths.writers() as result:
+    with paths.mounted(version), _written(paths):
         for end in ENDS:
             for path in (0, 1):
                 _pulled(paths, end, path)
-    _sound(paths, result)
 
 
 @FAULTS
-@BOTH
 @pytest.mark.parametrize("version", ["3", "4.2"])
 def test_many_cycles(infiniband: TwoPaths, version: str) -> None:
     chosen = random.Random(version)
-    with infiniband.mounted(version), infiniband.writers() as result:
+    with infiniband.mounted(version), _written(infiniband):
         for _ in range(CYCLES):
             end, path = chosen.choice(ENDS), chosen.choice((0, 1))
             infiniband.cables.pull(end, path)
@@ -120,59 +119,49 @@ def test_many_cycles(infiniband: TwoPaths, version: str) -> None:
             time.sleep(chosen.uniform(0, 8))
         # What failed often comes home late.
         infiniband.waits_for(whole, 1500)
-    _sound(infiniband, result)
 
 
 @FAULTS
-@BOTH
 def test_a_cable_that_flaps(infiniband: TwoPaths) -> None:
-    with infiniband.mounted(), infiniband.writers() as result:
+    with infiniband.mounted(), _written(infiniband):
         for _ in range(10):
             infiniband.cables.pull(CLIENT, 0)
             time.sleep(3)
             infiniband.cables.plug(CLIENT, 0)
             time.sleep(3)
         moves = infiniband.state()["moves"]
-    _sound(infiniband, result)
     # It comes home later each time.
     assert moves <= 10
 
 
 @FAULTS
-@BOTH
 def test_both_cables_out_and_one_back(infiniband: TwoPaths) -> None:
-    with infiniband.mounted():
-        with infiniband.writers() as result:
-            for path in (0, 1):
-                infiniband.cables.pull(CLIENT, path)
-            state = infiniband.waits_for(
-                lambda state: all(path["state"] == "down" for path in state["paths"])
-            )
-            assert all(path["fix"] for path in state["paths"])
-            infiniband.cables.plug(CLIENT, 1)
-            infiniband.waits_for(moved)
-            time.sleep(10)
-        _sound(infiniband, result)
+    with infiniband.mounted(), _written(infiniband):
+        for path in (0, 1):
+            infiniband.cables.pull(CLIENT, path)
+        state = infiniband.waits_for(
+            lambda state: all(path["state"] == "down" for path in state["paths"])
+        )
+        assert all(path["fix"] for path in state["paths"])
+        infiniband.cables.plug(CLIENT, 1)
+        infiniband.waits_for(moved)
+        time.sleep(10)
 
 
 @FAULTS
-@BOTH
 def test_the_server_restarts_in_the_middle_of_a_move(
     roce: TwoPaths, lab: topology.Topology
 ) -> None:
-    with roce.mounted():
-        with roce.writers() as result:
-            roce.cables.pull(SERVER, 0)
-            time.sleep(1)
-            lab.nfs.restart()
-            roce.waits_for(moved)
-            roce.cables.plug(SERVER, 0)
-            roce.waits_for(whole)
-        _sound(roce, result)
+    with roce.mounted(), _written(roce):
+        roce.cables.pull(SERVER, 0)
+        time.sleep(1)
+        lab.nfs.restart()
+        roce.waits_for(moved)
+        roce.cables.plug(SERVER, 0)
+        roce.waits_for(whole)
 
 
 @FAULTS
-@BOTH
 def test_another_machine_takes_the_address(
     roce: TwoPaths, lab: topology.Topology
 ) -> None:
@@ -204,10 +193,9 @@ def test_another_machine_takes_the_address(
 
 
 @FAULTS
-@BOTH
 def test_what_an_administrator_does_meanwhile(infiniband: TwoPaths) -> None:
     with infiniband.mounted():
-        with infiniband.writers() as result:
+        with _written(infiniband):
             infiniband.cables.pull(CLIENT, 0)
             infiniband.waits_for(moved)
             # The policy has no paths any more: what was moved stays where it works.
@@ -222,7 +210,6 @@ def test_what_an_administrator_does_meanwhile(infiniband: TwoPaths) -> None:
             assert set(where.split()) == {infiniband.addresses[1]}
             infiniband.load_policy()
             infiniband.waits_for(moved)
-        _sound(infiniband, result)
         # Unmounted while it is away.
         infiniband.unmount()
         deadline = time.monotonic() + 60
@@ -233,69 +220,55 @@ def test_what_an_administrator_does_meanwhile(infiniband: TwoPaths) -> None:
 
 
 @FAULTS
-@BOTH
 def test_a_netdev_that_is_renamed(infiniband: TwoPaths) -> None:
     """Soft-RoCE never comes back after its netdev was down."""
-    with infiniband.mounted():
-        with infiniband.writers() as result:
-            rename = (
-                "ip link set {0} down; ip link set {0} name {1}; ip link set {1} up"
-            )
-            for old, new in (("ib1", "storage1"), ("storage1", "ib1")):
-                infiniband.said(rename.format(old, new))
-                infiniband.waits_for(
-                    lambda state, new=new: (
-                        whole(state) and state["paths"][1]["netdev"] == new
-                    )
+    with infiniband.mounted(), _written(infiniband):
+        rename = "ip link set {0} down; ip link set {0} name {1}; ip link set {1} up"
+        for old, new in (("ib1", "storage1"), ("storage1", "ib1")):
+            infiniband.said(rename.format(old, new))
+            infiniband.waits_for(
+                lambda state, new=new: (
+                    whole(state) and state["paths"][1]["netdev"] == new
                 )
-        _sound(infiniband, result)
+            )
 
 
 @FAULTS
-@BOTH
 def test_a_host_that_sleeps(roce: TwoPaths) -> None:
-    with roce.mounted():
-        with roce.writers() as result:
-            roce.cables.pull(SERVER, 0)
-            roce.hypervisor.monitor.freeze()
-            time.sleep(30)
-            roce.hypervisor.monitor.thaw()
-            roce.waits_for(moved)
-            roce.cables.plug(SERVER, 0)
-            roce.waits_for(whole)
-        _sound(roce, result)
+    with roce.mounted(), _written(roce):
+        roce.cables.pull(SERVER, 0)
+        roce.hypervisor.monitor.freeze()
+        time.sleep(30)
+        roce.hypervisor.monitor.thaw()
+        roce.waits_for(moved)
+        roce.cables.plug(SERVER, 0)
+        roce.waits_for(whole)
 
 
 @FAULTS
-@BOTH
 @pytest.mark.parametrize("after", [0.5, 2, 3, 4, 5, 6, 8])
 def test_the_daemon_is_killed_in_the_middle_of_a_move(
     infiniband: TwoPaths, after: float
 ) -> None:
     """Nothing is left, and the next daemon continues."""
-    with infiniband.mounted():
-        with infiniband.writers() as result:
-            infiniband.cables.pull(SERVER, 0)
-            time.sleep(after)
-            infiniband.said("pkill -KILL -f 'host unit daemon$'; true")
-            # What systemd runs then (ExecStopPost).
-            infiniband.said("ovirt-rdma-host unit daemon-ended")
-            assert infiniband.left_over() == ""
-            with infiniband.daemon():
-                infiniband.waits_for(moved)
-                infiniband.cables.plug(SERVER, 0)
-                infiniband.waits_for(whole)
-        _sound(infiniband, result)
+    with infiniband.mounted(), _written(infiniband):
+        infiniband.cables.pull(SERVER, 0)
+        time.sleep(after)
+        infiniband.said("pkill -KILL -f 'host unit daemon$'; true")
+        # What systemd runs then (ExecStopPost).
+        infiniband.said("ovirt-rdma-host unit daemon-ended")
+        assert infiniband.left_over() == ""
+        with infiniband.daemon():
+            infiniband.waits_for(moved)
+            infiniband.cables.plug(SERVER, 0)
+            infiniband.waits_for(whole)
 
 
 @FAULTS
-@BOTH
 def test_a_daemon_that_is_stopped_moves_when_it_continues(infiniband: TwoPaths) -> None:
-    with infiniband.mounted():
-        with infiniband.writers() as result:
-            infiniband.said("pkill -STOP -f 'host unit daemon$'")
-            infiniband.cables.pull(CLIENT, 0)
-            time.sleep(5)
-            infiniband.said("pkill -CONT -f 'host unit daemon$'")
-            infiniband.waits_for(moved)
-        _sound(infiniband, result)
+    with infiniband.mounted(), _written(infiniband):
+        infiniband.said("pkill -STOP -f 'host unit daemon$'")
+        infiniband.cables.pull(CLIENT, 0)
+        time.sleep(5)
+        infiniband.said("pkill -CONT -f 'host unit daemon$'")
+        infiniband.waits_for(moved)

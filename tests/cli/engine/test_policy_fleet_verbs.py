@@ -77,11 +77,6 @@ def test_push_that_fails_on_all(site):
     assert "does not answer over SSH" in result.out
 
 
-def test_push_asks_and_does_nothing_without_a_terminal(site):
-    site(*PUSH, "host01").refused(4, "there is no terminal to ask on")
-    assert (site.door.pushes, changes(site)) == ([], [])
-
-
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_dry_run_says_what_would_change(site, form):
     site.world.host("host02").policy_text = MINE
@@ -123,12 +118,6 @@ no rule, stock VDSM mounts it
     assert (first["changes"], third["changes"]) == ([], [])
     assert second["changes"][0]["before"]["transport"] == "require-rdma"
     assert third["unknown"]
-
-
-def test_broken_policy_is_told_before_anybody_is_asked(site):
-    site.policy.write_text("version: 1\nnfs: {rules: [{server: 7}]}\n")
-    site(*PUSH, "host01", "-y").refused(3, "policy.yaml:2")
-    assert site.double.requests == []
 
 
 @pytest.mark.parametrize(

@@ -187,11 +187,6 @@ def test_what_is_no_result_is_one_sentence_before_anyone_is_asked(
     assert call.double.requests == []
 
 
-def test_both_can_be_made_at_once(call):
-    assert call("a.html", "-o", "json").document["kind"] == "report"
-    assert read_page(Path("a.html").read_bytes()).tag == "html"
-
-
 def test_an_existing_file_is_replaced_only_on_request(call):
     Path("a.html").write_text("old")
     call("a.html").refused(1, "a.html exists", "--replace")

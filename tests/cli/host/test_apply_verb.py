@@ -279,14 +279,6 @@ def test_an_edited_plan_has_nothing_else_done(ready, saved):
     assert not under(ready.root, "/etc/shadow").exists()
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"), [("{", "not JSON"), ("{}", "kind is missing, not 'plan'")]
-)
-def test_what_is_no_plan(ready, saved, text, sentence):
-    saved.write_text(text)
-    ready("apply", str(saved)).refused(1, f"plan file {saved}", sentence, "fix: ")
-
-
 def test_no_plan_file(ready):
     ready("apply", str(ready.root / "no.json")).refused(1, "No such file", "fix: give")
 

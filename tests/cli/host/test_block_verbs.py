@@ -10,10 +10,9 @@ from support.command_line import run
 from support.fakes.fake_block import GUID, FakeBlock
 from support.fakes.fake_hosts import connectx3_ib, soft_roce
 from support.fakes.fake_iscsiadm import FakeIscsiadm
-from support.fakes.fake_runner import FakeRunner
 
 from ovirt_rdma.host.block import sessions as sessions_module
-from ovirt_rdma.host.block.sessions import Iser, Srp
+from ovirt_rdma.host.block.sessions import Iser
 from ovirt_rdma.host.system.commands import CommandTimeout
 from ovirt_rdma.host.system.lock import one_run
 
@@ -24,6 +23,9 @@ block:
   srp:
     - {{name: array, id_ext: {GUID}, ioc_guid: {GUID}, dest: 10.0.0.1:5555}}
 """
+BY_IB_CM = POLICY.replace(
+    "dest: 10.0.0.1:5555", f"dgid: fe80::2:c903:ab:1, pkey: 0x7fff, service_id: {GUID}"
+)
 SECOND = f"""\
     - {{name: other, id_ext: {GUID}, ioc_guid: {OTHER}, dest: 10.0.0.1:5556}}
 """
@@ -114,14 +116,10 @@ def test_a_second_login_changes_nothing(host):
 
 
 def test_the_infiniband_cm_logs_in_by_the_active_port_in_the_partition(infiniband):
-    policy = POLICY.replace(
-        "dest: 10.0.0.1:5555",
-        f"dgid: fe80::2:c903:ab:1, pkey: 0x7fff, service_id: {GUID}",
-    )
-    infiniband.follow(policy)
+    infiniband.follow(BY_IB_CM)
     result = infiniband("block", "login")
     assert result.out == "srp 'array' by mlx4_0/1: logged in.\n"
-    infiniband.follow(policy.replace("0x7fff", "0x8005"))
+    infiniband.follow(BY_IB_CM.replace("0x7fff", "0x8005"))
     document = infiniband("block", "login", "-o", "json").document
     assert document["logins"][0]["problems"][0]["id"] == "srp-not-in-partition"
 
@@ -324,11 +322,7 @@ def test_a_name_of_two_kinds_of_targets_means_both(host):
 
 
 def test_a_target_whose_port_is_down_can_be_logged_out(infiniband):
-    policy = POLICY.replace(
-        "dest: 10.0.0.1:5555",
-        f"dgid: fe80::2:c903:ab:1, pkey: 0x7fff, service_id: {GUID}",
-    )
-    infiniband.follow(policy)
+    infiniband.follow(BY_IB_CM)
     infiniband("block", "login")
     infiniband.root.write("/sys/class/infiniband/mlx4_0/ports/1/state", "1: DOWN")
     assert "logged out" in infiniband("block", "logout", "array").out
@@ -371,13 +365,3 @@ def test_rescan_says_which_sessions_it_did_not_scan(host):
 def test_another_run_is_waited_for_by_the_user(host, verb):
     with one_run(host.root.path):
         host("block", *verb, "-o", "json").error("host-lock-held", 75)
-
-
-def test_a_module_that_is_not_there(host, monkeypatch):
-    tools = FakeRunner()
-    monkeypatch.setattr(
-        sessions_module, "Srp", lambda top, _: Srp(top, tools, host.fake.write)
-    )
-    result = host("block", "login", "-o", "json")
-    (problem,) = result.document["logins"][0]["problems"]
-    assert (result.code, problem["id"]) == (1, "srp-module-not-loaded")

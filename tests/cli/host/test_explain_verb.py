@@ -107,13 +107,6 @@ def test_list(call):
     assert len(listed) == len(RULES) + len(SERVER_RULES)
 
 
-@pytest.mark.parametrize("words", [[], ["--list", "SAMPLE-TSO-01"]])
-def test_one_of_both(sampled, words):
-    sampled(*sample_rules.ALL)("explain", *words).refused(
-        2, "either the id of a rule or --list"
-    )
-
-
 @pytest.mark.parametrize(
     ("rule_id", "hint"),
     [

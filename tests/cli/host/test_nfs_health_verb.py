@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 from support.command_line import run_on_terminal
 
-from ovirt_rdma.cli.host import nfs
 from ovirt_rdma.host.system.tree import seconds_after_boot
 from ovirt_rdma.storage.health.state import (
     OK,
@@ -36,27 +35,6 @@ HUNG = MountHealth(
     "start it",
     ("lookup: no answer within 2 s",),
 )
-
-
-class FakeLooker:
-    def __init__(self, mounts, problems=()):
-        self.mounts, self.problems = mounts, problems
-        self.asked = []
-
-    def look(self, policy, export, *, read):
-        self.asked.append((export and str(export), read))
-        return HealthState(1.0, 1.0, 0.0, self.mounts, self.problems)
-
-
-@pytest.fixture
-def mounted(host, monkeypatch):
-    def with_mounts(*mounts, problems=()):
-        looker = FakeLooker(mounts, problems)
-        monkeypatch.setattr(nfs, "Looker", lambda root: looker)
-        host.looker = looker
-        return host
-
-    return with_mounts
 
 
 def test_all_are_ok(mounted):
@@ -105,7 +83,7 @@ def test_the_document(mounted):
 def test_one_export(mounted):
     host = mounted(GOOD)
     assert host("nfs", "health", "nas1:/a").code == 0
-    assert host.looker.asked == [("nas1:/a", True)]
+    assert host.asked == [("nas1:/a", True)]
 
 
 def test_an_export_that_is_not_mounted(mounted):

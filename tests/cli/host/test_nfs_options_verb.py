@@ -124,19 +124,16 @@ def test_degraded(host, network):
     )
 
 
-def test_ipv6(host, network):
+@pytest.mark.parametrize(
+    ("server", "export", "proto"),
+    [("10.0.0.0/8", "10.0.0.1:/e", "rdma"), ("fd00::/64", "[fd00::1]:/e", "rdma6")],
+)
+def test_a_server_that_is_ready(host, network, server, export, proto):
     network.site.route("fd00::1", "eth0", "fd00::2")
-    network.rdma["fd00::1", 20049] = READY
-    path = policy_file(host.root, "require-rdma", server="fd00::/64")
-    words = ["nfs", "mount-options", "[fd00::1]:/e", "--policy", path]
-    assert "proto=rdma6,port=20049,retry=0" in host(*words).out
-
-
-def test_a_server_that_is_ready(host, network):
-    network.rdma["10.0.0.1", 20049] = READY
-    path = policy_file(host.root, "require-rdma")
-    result = host("nfs", "mount-options", "10.0.0.1:/e", "--policy", path)
-    assert "proto=rdma,port=20049,retry=0" in result.out
+    network.rdma[export[:-3].strip("[]"), 20049] = READY
+    path = policy_file(host.root, "require-rdma", server=server)
+    result = host("nfs", "mount-options", export, "--policy", path)
+    assert f"proto={proto},port=20049,retry=0" in result.out
     assert "unknown" not in result.out
 
 

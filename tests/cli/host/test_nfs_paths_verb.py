@@ -10,11 +10,10 @@ from support.command_line import run_on_terminal
 from support.fakes.fake_mounts import FakeMounts
 from support.storage.sample_paths import FIRST, GONE, HALF, LEFT, SECOND, WHOLE, keep
 
-from ovirt_rdma.cli.host import nfs
 from ovirt_rdma.host.paths import PATHS_JSON, POLICY_JSON, under
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
 from ovirt_rdma.host.policy.store import store
-from ovirt_rdma.storage.health.state import HealthState, MountHealth
+from ovirt_rdma.storage.health.state import MountHealth
 from ovirt_rdma.storage.paths.state import DOWN, UNPROVEN, PathsState, write_paths
 
 
@@ -150,18 +149,9 @@ def test_a_stale_state_says_nothing(host):
     assert "nobody keeps their state" in result.out
 
 
-def looked(monkeypatch, *exports):
-    mounts = tuple(MountHealth(e, f"/mnt{e}", "rdma", "4.2", "ok") for e in exports)
-
-    class Looker:
-        def look(self, policy, export, *, read):
-            return HealthState(1.0, 1.0, 0.0, mounts)
-
-    monkeypatch.setattr(nfs, "Looker", lambda root: Looker())
-
-
-def test_nfs_health_has_a_column_if_a_mount_has_paths(host, monkeypatch):
-    looked(monkeypatch, "nas1:/a", "nas1:/b", "nas3:/d")
+def test_nfs_health_has_a_column_if_a_mount_has_paths(mounted):
+    exports = ("nas1:/a", "nas1:/b", "nas3:/d")
+    host = mounted(*(MountHealth(e, f"/mnt{e}", "rdma", "4.2", "ok") for e in exports))
     without = host("nfs", "health").out
     assert "PATHS" not in without
     keep(host.root, WHOLE)
