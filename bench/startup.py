@@ -20,14 +20,13 @@ PROGRAM = "bench.startup_program"
 INTERPRETER = "BENCH_INTERPRETER"
 
 BARE = "python3 -c pass"
-HELP = "ovirt-rdma-host --help"
-VERBS = ("--help", "facts", "plan", "nfs list", "status")
-# Issue 3: --help may take this many times as long as a bare Python.
-LIMIT = 3.0
-
-IMPORTS_TEST = (
-    "tests/cli/host/test_host_command.py::test_light_verbs_load_no_heavy_modules"
+# A help loads what its verb needs: of apply that is nearly the whole half of the host.
+VERBS = (
+    *("--help", "check --help", "apply --help", "bench --help"),
+    *("facts", "plan", "nfs list", "status"),
 )
+# docs/decisions/013-tests-lab-command-line.md
+LIMIT_S = 0.25
 
 _VERSION = "import platform; print(platform.python_version())"
 
@@ -78,7 +77,7 @@ def _by_version(python: Interpreter) -> tuple[int, ...]:
 def section(interpreters: Sequence[Interpreter], rounds: int) -> Section:
     """Measure with each Python and return the results."""
     rows: list[tuple[str, ...]] = []
-    helps: dict[Interpreter, Spread] = {}
+    helps: dict[tuple[str, str], Spread] = {}
     for python in interpreters:
         environment = {"PYTHONPATH": str(PACKAGE), INTERPRETER: str(python.path)}
         timings = measure(PROGRAM, rounds, environment)
@@ -87,13 +86,16 @@ def section(interpreters: Sequence[Interpreter], rounds: int) -> Section:
             (python.version, name, *durations(timing.spread), times(timing.ratio(bare)))
             for name, timing in timings.items()
         ]
-        helps[python] = timings[HELP].ratio(bare)
+        helps |= {
+            (name, python.version): timing.spread
+            for name, timing in timings.items()
+            if name.endswith("--help")
+        }
     heads = ("Python", "command", "median", "min", "max", "times bare Python")
-    text = f"""
+    text = """
         Whole processes on this machine, output to /dev/null; the package is found by
         PYTHONPATH and started by a script like the one that pip writes. The rival is
-        the same Python with nothing to do. No verb of the table imports a YAML or
-        schema library; `{IMPORTS_TEST}` holds that."""
+        the same Python with nothing to do."""
     return Section(
         TITLE,
         text,
@@ -102,10 +104,10 @@ def section(interpreters: Sequence[Interpreter], rounds: int) -> Section:
     )
 
 
-def _verdict(helps: Mapping[Interpreter, Spread]) -> Verdict:
-    slowest, ratio = max(helps.items(), key=lambda item: item[1].median)
+def _verdict(helps: Mapping[tuple[str, str], Spread]) -> Verdict:
+    (command, version), slowest = max(helps.items(), key=lambda item: item[1].median)
     sentence = (
-        f"`{HELP}` takes {ratio.median:.2f} times as long as a bare Python where that "
-        f"is worst, on Python {slowest.version}; promised: at most {LIMIT:.0f} times."
+        f"`{command}` takes {slowest.median * 1000:.0f} ms where a help takes longest, "
+        f"on Python {version}; promised: at most {LIMIT_S * 1000:.0f} ms."
     )
-    return Verdict(ratio.median <= LIMIT, sentence)
+    return Verdict(slowest.median <= LIMIT_S, sentence)

@@ -78,6 +78,27 @@ def test_the_limit_of_memory_of_metrics(size, holds):
     assert (verdict.holds, "3.9.18" in verdict.sentence) == (holds, True)
 
 
+@pytest.mark.parametrize(("slow", "holds"), [(0.249, True), (0.251, False)])
+def test_the_limit_of_a_help_is_held_by_the_slowest(monkeypatch, slow, holds):
+    taken = {startup.BARE: 0.01}
+    taken |= {f"ovirt-rdma-host {verb}": 0.1 for verb in startup.VERBS}
+    # What is no help may take longer.
+    taken |= {"ovirt-rdma-host plan": 9.0}
+    slower = {**taken, "ovirt-rdma-host apply --help": slow}
+
+    def measured(_program, _rounds, environment):
+        old = environment[startup.INTERPRETER] == "/old"
+        return {k: Timing(((s,),)) for k, s in (slower if old else taken).items()}
+
+    monkeypatch.setattr(startup, "measure", measured)
+    versions = {"/old": "3.9.18", "/new": "3.12.1"}
+    pythons = [startup.Interpreter(Path(p), v) for p, v in versions.items()]
+    (verdict,) = startup.section(pythons, 1).verdicts
+    assert verdict.holds == holds
+    assert "apply --help` takes" in verdict.sentence
+    assert "on Python 3.9.18; promised: at most 250 ms" in verdict.sentence
+
+
 def test_a_python_that_does_not_start_is_passed_over(tmp_path):
     shim = tmp_path / "python3.9"
     shim.write_text("#!/bin/sh\nexit 127\n")
