@@ -223,11 +223,16 @@ class Undo:
     def _is_made_anew(self, maker: UndoChange) -> bool:
         """Whether somebody else has removed what ``maker`` made, and made other things
         there: another number of VFs. A profile that was changed is still ours.
+
+        In a run that did not complete it, a smaller number is its own: a driver may
+        enable fewer VFs than asked (bnxt_sriov_enable(), broadcom/bnxt/bnxt_sriov.c).
         """
-        kind = maker.kind
+        kind, value = maker.kind, maker.reading.value
+        fewer = maker.entry.found is None and not self._rebooted(maker)
+        asked = replace(kind, change=replace(kind.change, clamped=fewer))
         same = (one for one in self._applied if one.kind.sets == kind.sets)
         ours = (None, *(one.act.changes[0].after for one in same))
-        found = any(kind.same(one, maker.reading.value) for one in ours)
+        found = asked.accepts(value) or any(kind.same(one, value) for one in ours)
         return not (found or kind.needs_uuid)
 
     def _release(self, undone: Iterable[UndoChange], why: str) -> None:
