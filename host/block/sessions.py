@@ -191,7 +191,7 @@ class Srp:
         def of_port(numbers: list[int]) -> None:
             for number in numbers:
                 login = logins[number]
-                if _is_late(end):
+                if _is_late(end) and not login.session:
                     login = login.failed("srp-login-not-tried", _NOT_TRIED)
                 else:
                     login = self._logged_in(login, timeout_s, taken)
