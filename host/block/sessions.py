@@ -665,9 +665,9 @@ class BlockSessions:
 
     def log_out(
         self, leaving: Sequence[Session], block: BlockPolicy, names: Iterable[str]
-    ) -> list[Sentence]:
-        """End the sessions ``leaving``; return what failed. The targets ``names``, of
-        ``block``, stay logged out: :meth:`logged_out`.
+    ) -> dict[Session, Sentence]:
+        """End the sessions ``leaving``; return those that are still there, and why. The
+        targets ``names``, of ``block``, stay logged out: :meth:`logged_out`.
 
         Raises Refused, and ends none, if one of their LUNs is in use; and Problem.
         """
@@ -683,7 +683,7 @@ class BlockSessions:
             )
         self._leave_out(block, self.logged_out(block).union(names))
         ends = {True: self._srp.log_out, False: self._iser.log_out}
-        return [why for one in leaving if (why := ends[one.protocol == SRP](one))]
+        return {one: why for one in leaving if (why := ends[one.protocol == SRP](one))}
 
     def rescan(self, sessions: Sequence[Session]) -> list[Sentence]:
         """Look for new LUNs and new sizes; return what failed, and which are down."""

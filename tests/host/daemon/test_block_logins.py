@@ -336,7 +336,7 @@ def log_out(site, *names):
     leaving, targets, _ = leaving_sessions(logins, facts, names or None)
     for one in leaving:
         site.fake.remove(one.host)
-    assert sessions.log_out(leaving, block, targets) == []
+    assert sessions.log_out(leaving, block, targets) == {}
 
 
 @pytest.mark.parametrize("names", [("array",), (GUID,), ()])
