@@ -25,6 +25,8 @@ CAPS_JSON = "/run/ovirt-rdma/caps.json"
 DAEMON_JSON = "/run/ovirt-rdma/daemon.json"
 # The targets of block storage that the daemon leaves logged out.
 LOGGED_OUT_JSON = "/run/ovirt-rdma/block-logged-out.json"
+# The initiator_ext of sessions that we made, which the kernel does not show.
+BLOCK_SESSIONS_JSON = "/run/ovirt-rdma/block-sessions.json"
 # The health of the mounts, as the daemon saw it last.
 HEALTH_JSON = "/run/ovirt-rdma/health.json"
 # The network paths of NFS mounts, as the daemon saw and moved them last.

@@ -169,17 +169,19 @@ class LogOut(HostVerb):
                     f"{_PROGRAM} block list shows them",
                 )
             failed = sessions.log_out(leaving, block, targets)
+        gone = [one for one in leaving if one not in failed]
         if output.for_people:
-            for session in leaving:
+            for session in gone:
                 output.line(f"{session.title}: logged out.")
             if not leaving:
                 output.line("There is no session to log out from.")
             if facts.srp_daemon:
                 output.message(f"warning: {Sentence('srp-daemon-running', _DAEMON)}")
+            output.flush()
         else:
-            content = {"sessions": [_session_document(one) for one in leaving]}
+            content = {"sessions": [_session_document(one) for one in gone]}
             output.document("block-logout", content)
-        _raise_failed(failed)
+        _raise_failed([*failed.values()])
         return 0
 
 

@@ -82,8 +82,7 @@ def srp_logins(
     ``routes`` are those to the addresses of the targets.
     """
     by_address = {route.destination: route for route in routes}
-    left = list(sessions)
-    found = []
+    found: list[Login] = []
     for target in targets:
         if target.dest:
             ports = _by_route(target, devices, netdevs, by_address)
@@ -91,14 +90,25 @@ def srp_logins(
             ports = _on_fabric(target, devices)
         if isinstance(ports, Sentence):
             found.append(Login(target, problem=ports))
-            continue
-        for device, port in ports:
-            login = Login(target, device, port)
-            for session in sessions_by(login, left)[:1]:
-                left.remove(session)
-                login = replace(login, session=session)
-            found.append(login)
-    return found
+        else:
+            found += (Login(target, device, port) for device, port in ports)
+    return _with_sessions(found, sessions)
+
+
+def _with_sessions(logins: list[Login], sessions: Sequence[Session]) -> list[Login]:
+    """Return SRP ``logins``, each with its session. Of fewer sessions than logins that
+    cannot be told apart none is given away: the kernel knows which login is missing.
+    """
+    given, left = [], list(sessions)
+    known = [one for one in sessions if one.initiator_ext]
+    others = [one for one in logins if not sessions_by(one, known)]
+    for login in logins:
+        own = sessions_by(login, sessions if login in others else known)
+        rivals = {initiator_of(one.target) for one in others if sessions_by(one, own)}
+        own = [one for one in own if one in left and len(own) >= len(rivals)]
+        given.append(replace(login, session=own[0] if own else None))
+        left = [one for one in left if one not in own[:1]]
+    return given
 
 
 def sessions_by(login: Login, sessions: Iterable[Session]) -> list[Session]:
@@ -115,7 +125,13 @@ def sessions_by(login: Login, sessions: Iterable[Session]) -> list[Session]:
         and one.id_ext == login.target.id_ext
         and one.ioc_guid == login.target.ioc_guid
         and (None in (one.dgid, login.target.dgid) or one.dgid == login.target.dgid)
+        and one.initiator_ext in (None, initiator_of(login.target))
     ]
+
+
+def initiator_of(target: Target) -> str:
+    """Return the initiator_ext with which the kernel logs in to ``target``."""
+    return getattr(target, "initiator_ext", None) or "0" * 16
 
 
 def sessions_of(

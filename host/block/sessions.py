@@ -17,7 +17,10 @@ delete): the one that a sentence names is nonpersistent. A login that is there i
 tried again.
 
 What ``block logout`` has ended stays so: a file in /run names the targets, until a
-login names them, the policy's targets change, or a boot.
+login names them, the policy's targets change, or a boot. Another one has the
+initiator_ext of the sessions that we made, which the kernel does not show. It says
+whether a login is there (EEXIST); that would be an attempt, with a line in its log, at
+each look.
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ from ovirt_rdma.host.block.logins import (
     Target,
     address_of,
     failure,
+    initiator_of,
     iser_logins,
     login_text,
     sessions_by,
@@ -53,7 +57,7 @@ from ovirt_rdma.host.block.read import BLOCK, SRP_LOCAL, BlockFacts, BlockReader
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.storage import SCSI_HOSTS, SRP, SRP_PORTS, Session
 from ovirt_rdma.host.errors import Refused, Sentence
-from ovirt_rdma.host.paths import LOGGED_OUT_JSON, under
+from ovirt_rdma.host.paths import BLOCK_SESSIONS_JSON, LOGGED_OUT_JSON, under
 from ovirt_rdma.host.policy.block import BlockPolicy, IserTarget, SrpTarget
 from ovirt_rdma.host.system.commands import (
     CommandFailed,
@@ -113,8 +117,38 @@ def _not_loaded(run: Runner, module: str, id: str) -> Optional[Sentence]:
     return None
 
 
+@dataclass(frozen=True)
+class _Initiator:
+    """The ``initiator_ext`` of the session with the SCSI host ``host``."""
+
+    host: Optional[int]
+    initiator_ext: str
+
+
+@dataclass(frozen=True)
+class _Initiators:
+    """Those of the sessions that we made."""
+
+    sessions: tuple[_Initiator, ...]
+
+    def is_fresh(self, now_s: float) -> bool:
+        return True  # until the next boot
+
+
+_INITIATORS = StateFile(
+    BLOCK_SESSIONS_JSON, Envelope("block-sessions"), _Initiators, "sessions", {}
+)
+
+
 def _facts(root: Union[str, Path]) -> BlockFacts:
-    return BlockReader(FileTree(root)).facts()
+    """Read all sessions with their LUNs, and the initiator_ext of those of ours."""
+    facts, state = BlockReader(FileTree(root)).facts(), _INITIATORS.read(root)
+    known = {one.host: one.initiator_ext for one in (state.sessions if state else ())}
+    sessions = (
+        replace(one, initiator_ext=known.get(one.host)) if one.protocol == SRP else one
+        for one in facts.sessions
+    )
+    return replace(facts, sessions=tuple(sessions))
 
 
 def _is_late(end: Optional[float]) -> bool:
@@ -157,7 +191,7 @@ class Srp:
         def of_port(numbers: list[int]) -> None:
             for number in numbers:
                 login = logins[number]
-                if _is_late(end):
+                if _is_late(end) and not login.session:
                     login = login.failed("srp-login-not-tried", _NOT_TRIED)
                 else:
                     login = self._logged_in(login, timeout_s, taken)
@@ -177,7 +211,7 @@ class Srp:
         assert isinstance(target, SrpTarget)  # noqa: S101  (for mypy)
         if login.session is not None:
             return replace(login, notes=self._timeouts(target, login.session))
-        last = self._log()[-1:]
+        last, before = self._log()[-1:], self._hosts()
         path = under(self._root, f"{SRP_LOCAL}/{login.local}/add_target")
         number = self._write(path, login_text(target), timeout_s)
         if number == errno.ETIME:
@@ -193,10 +227,10 @@ class Srp:
                 log = log[len(log) - log[::-1].index(last[0]) :]
             return replace(login, problem=failure(number, target, log))
         present = _facts(self._root).sessions
-        # Of several, the last one is this login's.
+        # Of several, the new one is this login's; numbers of SCSI hosts are used again.
         session = max(
             (one for one in sessions_by(login, present) if one.host not in taken),
-            key=lambda one: one.host or 0,
+            key=lambda one: (one.host not in before, one.host or 0),
             default=None,
         )
         if session is None:
@@ -601,10 +635,21 @@ class BlockSessions:
         others = [one for one in every if one.target not in targets]
         srp = [one for one in logins if isinstance(one.target, SrpTarget)]
         iser = [one for one in logins if isinstance(one.target, IserTarget)]
-        return [
+        done = [
             *self._srp.log_in(srp, block.login_timeout, end, others),
             *self._iser.log_in(iser, block.login_timeout, end),
         ]
+        new = {
+            now.session.host: initiator_of(now.target)
+            for before, now in zip(srp, done)
+            if now.session and not before.session
+        }
+        if new:
+            old = {one.host: one.initiator_ext for one in self.facts().sessions}
+            known = ((host, ext) for host, ext in {**old, **new}.items() if ext)
+            state = _Initiators(tuple(_Initiator(*one) for one in known))
+            _INITIATORS.write(self._root, state)
+        return done
 
     def logged_out(self, block: BlockPolicy) -> set[str]:
         """Return the names of the targets of ``block`` that stay logged out."""
@@ -620,9 +665,9 @@ class BlockSessions:
 
     def log_out(
         self, leaving: Sequence[Session], block: BlockPolicy, names: Iterable[str]
-    ) -> list[Sentence]:
-        """End the sessions ``leaving``; return what failed. The targets ``names``, of
-        ``block``, stay logged out: :meth:`logged_out`.
+    ) -> dict[Session, Sentence]:
+        """End the sessions ``leaving``; return those that are still there, and why. The
+        targets ``names``, of ``block``, stay logged out: :meth:`logged_out`.
 
         Raises Refused, and ends none, if one of their LUNs is in use; and Problem.
         """
@@ -638,7 +683,7 @@ class BlockSessions:
             )
         self._leave_out(block, self.logged_out(block).union(names))
         ends = {True: self._srp.log_out, False: self._iser.log_out}
-        return [why for one in leaving if (why := ends[one.protocol == SRP](one))]
+        return {one: why for one in leaving if (why := ends[one.protocol == SRP](one))}
 
     def rescan(self, sessions: Sequence[Session]) -> list[Sentence]:
         """Look for new LUNs and new sizes; return what failed, and which are down."""

@@ -62,7 +62,7 @@ from ovirt_rdma.host.changes.kinds.kind import (
 from ovirt_rdma.host.changes.kinds.netdev import MODE_FILE, MTU_FILE
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of_act
 from ovirt_rdma.host.errors import Refused, Sentence
-from ovirt_rdma.host.facts.infiniband import DATAGRAM, GROUP_MTUS
+from ovirt_rdma.host.facts.infiniband import DATAGRAM, GROUP_MTUS, partition_of
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import SYSFS, Change
 
@@ -209,7 +209,7 @@ class Undo:
             parts = [
                 part
                 for part in self._applied
-                if part is not maker and maker.kind.owns(part.kind) and not part.is_part
+                if part is not maker and _owns(maker, part) and not part.is_part
             ]
             for part in parts:
                 part.is_part, part.to = True, None
@@ -223,11 +223,16 @@ class Undo:
     def _is_made_anew(self, maker: UndoChange) -> bool:
         """Whether somebody else has removed what ``maker`` made, and made other things
         there: another number of VFs. A profile that was changed is still ours.
+
+        In a run that did not complete it, a smaller number is its own: a driver may
+        enable fewer VFs than asked (bnxt_sriov_enable(), broadcom/bnxt/bnxt_sriov.c).
         """
-        kind = maker.kind
+        kind, value = maker.kind, maker.reading.value
+        fewer = maker.entry.found is None and not self._rebooted(maker)
+        asked = replace(kind, change=replace(kind.change, clamped=fewer))
         same = (one for one in self._applied if one.kind.sets == kind.sets)
         ours = (None, *(one.act.changes[0].after for one in same))
-        found = any(kind.same(one, maker.reading.value) for one in ours)
+        found = asked.accepts(value) or any(kind.same(one, value) for one in ours)
         return not (found or kind.needs_uuid)
 
     def _release(self, undone: Iterable[UndoChange], why: str) -> None:
@@ -278,7 +283,7 @@ class Undo:
         """Raise Refused if ``undo`` set what another step made, which stays."""
         step = undo.act.step
         for maker in self._applied if self._reverts else ():
-            if maker.kind.is_maker and not maker.wanted and maker.kind.owns(undo.kind):
+            if maker.kind.is_maker and not maker.wanted and _owns(maker, undo):
                 raise Refused(
                     "step-set-what-we-made",
                     f"{step} cannot be reverted alone: it set what {maker.act.step} "
@@ -420,6 +425,20 @@ class Undo:
 def _leave(undone: Iterable[UndoChange], value: Optional[str], why: Sentence) -> None:
     for undo in undone:
         undo.to, undo.why = (value,), why
+
+
+def _owns(maker: UndoChange, part: UndoChange) -> bool:
+    """Whether ``part`` has changed what ``maker`` made; also in a P_Key child that has
+    another name than the one that it was given.
+    """
+    if maker.kind.owns(part.kind):
+        return True
+    parent, place = maker.entry.place, part.entry.place
+    made = maker.kind.made_netdev and not part.kind.outlives_netdev
+    if not (made and parent and place and place.guid and place.guid == parent.guid):
+        return False
+    pkey = parent.pkey or maker.act.changes[0].after
+    return bool(place.pkey) and partition_of(place.pkey) == partition_of(pkey)
 
 
 def _split_at_foreign_value(

@@ -277,8 +277,9 @@ class Session:
 
     ``device`` and ``port`` are the local RDMA port of an SRP session. ``id_ext`` and
     ``ioc_guid`` are 16 hex digits; ``dgid`` is 32, and None for RDMA CM: the kernel
-    shows no address then. ``remote_port`` is SRP's in sysfs, and ``timeouts`` (seconds
-    or ``off``) are in the order of TIMEOUTS.
+    shows no address then. ``initiator_ext``, which it never shows, is known of sessions
+    that we made. ``remote_port`` is SRP's in sysfs, and ``timeouts`` (seconds or
+    ``off``) are in the order of TIMEOUTS.
 
     ``iqn``, ``portal``, ``interface`` (the name of open-iscsi's record) and ``number``
     are for iSCSI and iSER; ``netdev`` is the one that the session is bound to,
@@ -296,6 +297,7 @@ class Session:
     id_ext: Optional[str] = None
     ioc_guid: Optional[str] = None
     dgid: Optional[str] = None
+    initiator_ext: Optional[str] = None
     remote_port: Optional[str] = None
     timeouts: tuple[Union[int, str, None], ...] = (None, None, None)
     iqn: Optional[str] = None

@@ -488,10 +488,12 @@ def _tso(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
     if any(change.kind == PROFILE for change in changes) and settings.blocked:
         changes = changes[1:]
         refused = refused or (settings.blocked if changes else "")
+    unknown = ipoib.manager_unknown(view)
     if changes:
-        refused = refused or ipoib.manager_unknown(view)
+        refused = refused or unknown
     if refused and wanted == AUTO:
-        yield about.passes(f"{shown}: {refused}")
+        say = about.skips if refused == unknown else about.passes
+        yield say(f"{shown}: {refused}")
         return
     if wanted == AUTO:
         reason = "with TSO the adapter segments TCP data instead of the CPU"
@@ -501,7 +503,8 @@ def _tso(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
             "set tso: auto for it in the policy",
         )
     elif not changes:
-        yield about.passes(f"{shown}: {reason}")
+        say = about.skips if unknown else about.passes
+        yield say(f"{shown}: {unknown or reason}")
         return
     elif all(change.kind == PROFILE for change in changes):
         verdict = WARN if is_ipoib else FAIL
@@ -567,8 +570,9 @@ def _mode(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
         yield _without_policy(view, interface, about, shown)
     elif step is None:
         costs = f"; {_COSTS}" if now == CONNECTED else ""
-        say = about.skips if choice.unknown else about.passes
-        yield say(f"{shown}: {choice.reason}{costs}")
+        unknown = ipoib.manager_unknown(view)
+        say = about.skips if choice.unknown or unknown else about.passes
+        yield say(f"{shown}: {unknown or choice.reason}{costs}")
     elif choice.refused:
         fix = "lower that MTU first, or set transport_mode: auto for it"
         if choice.refused == ipoib.no_mode_file(interface):
@@ -707,20 +711,16 @@ def _mtu(view: View, about: About, interface: Interface) -> Iterator[Outcome]:
             ipoib.UNKNOWN_MTU_FIX,
         )
     else:
-        settings = settings_of(view, interface)
-        yield from _compare(about, interface, settings, end, decided)
+        yield from _compare(view, about, interface, end, decided)
 
 
 def _compare(
-    about: About,
-    interface: Interface,
-    settings: ipoib.Settings,
-    end: str,
-    decided: ipoib.DecidedMtu,
+    view: View, about: About, interface: Interface, end: str, decided: ipoib.DecidedMtu
 ) -> Iterator[Outcome]:
     """Yield outcomes for the MTU ``decided``, which is known, in the mode ``end`` that
     the netdev has after the plan.
     """
+    settings, unknown = settings_of(view, interface), ipoib.manager_unknown(view)
     mtu, target, stored = interface.netdev.mtu, decided.mtu or 0, settings.number(MTU)
     auto, datagram = decided.wanted is None, end == DATAGRAM
     limit = decided.limit or ipoib.MtuLimit(target, "")
@@ -759,7 +759,8 @@ def _compare(
             why = f"the broadcast group limits it; the port supports {limit.mtu}"
         elif end != interface.mode or _recreated(interface, end) is not None:
             why = f"another step sets {target}"
-        yield about.passes(f"{shown}: {why}")
+        say = about.skips if unknown else about.passes
+        yield say(f"{shown}: {unknown or why}")
     elif mtu == target:
         yield about.warns(f"{shown}, but its profile does not have that MTU")
     else:

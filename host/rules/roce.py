@@ -36,6 +36,7 @@ from ovirt_rdma.host.rules.base import (
 )
 from ovirt_rdma.host.rules.ipoib import (
     ETHERNET_MTU,
+    manager_unknown,
     parsed_address,
     settings_of,
     static_addresses,
@@ -171,7 +172,11 @@ def _policys_mtu(view: View, interface: Interface, wanted: int) -> Iterator[Outc
     if live:
         changes = (*changes, write(interface, "mtu", str(wanted)))
     elif network or refused or not changes:
-        yield about.passes(f"{name} has the policy's MTU {wanted}")
+        unknown, shown = manager_unknown(view), f"{name} has the policy's MTU {wanted}"
+        if unknown and refused == unknown and not network:
+            yield about.skips(f"{shown}: {unknown}")
+        else:
+            yield about.passes(shown)
         return
     differs = f"{name} has MTU {mtu}, the policy requires {wanted}"
     if network:

@@ -50,6 +50,7 @@ from ovirt_rdma.host.changes.kinds.netdev import (
 from ovirt_rdma.host.collect.netdevs import profiles, table
 from ovirt_rdma.host.facts.devices import TSO_FEATURES
 from ovirt_rdma.host.facts.model import Facts
+from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.rules.base import OFFLOAD, PROFILE, SYSFS, Change
 from ovirt_rdma.host.rules.ipoib import (
@@ -273,6 +274,13 @@ class ProfileProperty(Kind):
         profiles = manager.profiles if manager else ()
         active = [p.active_on for p in profiles if p.uuid == self.known_uuid]
         return tuple(filter(None, active)) or super().touched(facts)
+
+    def interrupts(self, users: NetdevUsers) -> tuple[str, ...]:
+        manager, found = users.facts.network_manager, super().interrupts(users)
+        if manager is None or manager.running is not None:
+            return found
+        unknown = "unknown: nmcli failed: where the profile is active is unknown"
+        return (*found, unknown)
 
     @property
     def undo_interrupts(self) -> bool:

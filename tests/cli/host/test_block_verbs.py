@@ -12,7 +12,8 @@ from support.fakes.fake_hosts import connectx3_ib, soft_roce
 from support.fakes.fake_iscsiadm import FakeIscsiadm
 
 from ovirt_rdma.host.block import sessions as sessions_module
-from ovirt_rdma.host.block.sessions import Iser
+from ovirt_rdma.host.block.sessions import Iser, Srp
+from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.system.commands import CommandTimeout
 from ovirt_rdma.host.system.lock import one_run
 
@@ -293,6 +294,25 @@ def test_logout_and_what_srp_daemon_may_do(host):
     assert host("block", "list").out.startswith("This host has no session")
     # Nothing is left to log out from.
     assert host("block", "logout", "array").code == 0
+
+
+def test_of_several_logouts_the_failed_one_is_not_called_logged_out(host, monkeypatch):
+    host.follow(POLICY + SECOND)
+    host.fake.targets[OTHER] = [2048]
+    host("block", "login")
+    log_out = Srp.log_out
+
+    def held(srp, session):
+        if session.ioc_guid == GUID:
+            return Sentence("srp-logout-failed", "it is still there")
+        return log_out(srp, session)
+
+    monkeypatch.setattr(Srp, "log_out", held)
+    result = host("block", "logout", "--all")
+    assert (result.code, result.out) == (1, f"{OTHER} by rxe0/1: logged out.\n")
+    assert "it is still there" in result.err
+    result = host("block", "logout", "--all", "-o", "json")
+    result.error("srp-logout-failed", 1)
 
 
 def test_a_name_means_one_of_two_targets_with_one_ioc_guid(host):

@@ -124,8 +124,8 @@ def test_without_a_route_through_rdma_the_reason_is_said(route, keys, id):
 
 
 def session(**keys):
-    own = {"device": "mlx4_0", "port": 1, "id_ext": GUID, "ioc_guid": GUID, **keys}
-    return Session("srp", 3, "running", **own)
+    own = {"device": "mlx4_0", "port": 1, "id_ext": GUID, "ioc_guid": GUID, "host": 3}
+    return Session("srp", state="running", **{**own, **keys})
 
 
 @pytest.mark.parametrize(
@@ -144,12 +144,43 @@ def test_a_session_is_recognized_as_the_kernel_does(keys, is_it):
     assert (login.session is not None) is is_it
 
 
-def test_a_session_belongs_to_one_of_two_paths_by_the_same_port():
-    """They differ in initiator_ext, which the kernel does not show."""
+def test_a_session_belongs_to_one_of_two_logins_that_the_kernel_takes_for_one():
+    """Without initiator_ext it is zero."""
     second = SrpTarget(2, "b", GUID, GUID, GID, "0x7fff", GUID, initiator_ext="0" * 16)
     devices = [device("mlx4_0", port(1))]
     logins = srp_logins([IB, second], devices, (), (), [session()])
     assert [login.session is not None for login in logins] == [True, False]
+
+
+EXTENSION = "0" * 15 + "2"
+
+
+@pytest.mark.parametrize(
+    ("initiators", "hosts"),
+    [
+        # Unknown, as of sessions that srp_daemon made: all are there, or it is unknown
+        # whose they are.
+        ((), (None, None)),
+        ((None,), (None, None)),
+        ((None, None), (3, 4)),
+        ((EXTENSION,), (None, 3)),
+        (("0" * 16,), (3, None)),
+        ((EXTENSION, None), (4, 3)),
+        ((EXTENSION, "0" * 16), (4, 3)),
+        # A third login, of no target.
+        (("0" * 15 + "3",), (None, None)),
+    ],
+)
+def test_a_session_belongs_to_one_of_two_paths_by_the_same_port(initiators, hosts):
+    """They differ in initiator_ext, which the kernel does not show."""
+    second = SrpTarget(2, "b", GUID, GUID, GID, "0x7fff", GUID, initiator_ext=EXTENSION)
+    devices = [device("mlx4_0", port(1))]
+    there = [
+        session(host=3 + number, initiator_ext=known)
+        for number, known in enumerate(initiators)
+    ]
+    logins = srp_logins([IB, second], devices, (), (), there)
+    assert tuple(one.session and one.session.host for one in logins) == hosts
 
 
 def test_the_login_is_in_the_kernels_words():

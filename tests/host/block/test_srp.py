@@ -5,6 +5,7 @@ import contextlib
 import errno
 import os
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -177,6 +178,18 @@ def test_local_ports_log_in_at_the_same_time_and_one_port_in_turn(fake, srp):
     outcomes = srp.log_in(logins, 0.2)
     assert [one.problem.id for one in outcomes] == ["srp-target-silent"] * 3
     assert all(names.count("srp-rxe0-1") <= 1 for names in most)
+
+
+def test_after_the_end_a_session_that_is_there_still_gets_its_timeouts(fake, srp):
+    first = Login(target(), "rxe0", 1)
+    (made,) = srp.log_in([first], 5)
+    known = Login(target(fast_io_fail_tmo=5), "rxe0", 1, made.session)
+    second = Login(target(OTHER), "rxe0", 1)
+    there, missing = srp.log_in([known, second], 5, end=time.monotonic())
+    assert (there.problem, missing.problem.id) == (None, "srp-login-not-tried")
+    assert (there.session, missing.session) == (made.session, None)
+    (session,) = sessions(fake)
+    assert session.timeouts[0] == 5
 
 
 def test_a_timeout_that_the_kernel_refuses_is_a_note(fake, srp, monkeypatch):

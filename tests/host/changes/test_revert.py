@@ -404,9 +404,12 @@ def test_a_child_alone_can_be_taken_back_with_all_that_is_set_in_it(profiles, jo
     assert journal.ledger().applied
 
 
-def test_what_was_set_in_a_child_of_ours_does_not_go_back_alone(journal):
-    """It had no value before the child was made."""
+@pytest.mark.parametrize("name", ["ib0.8001", "storage"])
+def test_what_was_set_in_a_child_of_ours_does_not_go_back_alone(journal, name):
+    """It had no value before the child was made, whatever it is called now."""
     there, _ = _with_child(None, journal)
+    if name != "ib0.8001":
+        there.rename("ib0.8001", name)
     found = there.settings()
     with problem("step-set-what-we-made", "IPOIB-PKEY-01/ib0.8001 made") as caught:
         _revert(there, journal, only="IPOIB-MODE-01/ib0.8001")

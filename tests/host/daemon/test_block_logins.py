@@ -16,12 +16,13 @@ from support.host.daemon_task import TaskRuns
 
 from ovirt_rdma.host.block import sessions as sessions_module
 from ovirt_rdma.host.block import sessions as srp_module
+from ovirt_rdma.host.block.logins import findings
 from ovirt_rdma.host.block.sessions import BlockSessions, Srp, leaving_sessions
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.daemon.loop import Result
 from ovirt_rdma.host.daemon.tasks import BOOT_S, BlockLogins, log_in_at_boot
 from ovirt_rdma.host.errors import Sentence
-from ovirt_rdma.host.paths import POLICY_JSON, under
+from ovirt_rdma.host.paths import BLOCK_SESSIONS_JSON, POLICY_JSON, under
 from ovirt_rdma.host.policy.block import BlockPolicy
 from ovirt_rdma.host.policy.load import load_policy_file
 from ovirt_rdma.host.policy.model import Policy
@@ -232,6 +233,70 @@ def test_a_session_that_the_kernel_removed_is_made_again(site):
     assert site.told.count("srp 'array' by rxe0/1: logged in") == 2
 
 
+TWO = POLICY + (
+    f"    - {{name: other, id_ext: {GUID}, ioc_guid: {GUID}, dest: 10.0.0.1:5556, "
+    "initiator_ext: 0000000000000002, fast_io_fail_tmo: 5}\n"
+)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_of_two_paths_by_one_port_the_lost_one_comes_back(site, known):
+    """The kernel does not show which one is there; numbers of hosts are used again."""
+    site.follow(TWO)
+    task = TaskRuns(site.task(), site.root.path, site.told)
+    assert task.run().sentence == "targets: all are logged in"
+    if not known:  # as if srp_daemon had made them
+        site.root.path.joinpath(BLOCK_SESSIONS_JSON[1:]).unlink()
+    site.fake.remove(0)
+    site.fake.reuse_numbers()
+    site.now += 60
+    for _ in range(3):
+        site.now += 60
+        assert task.run() == Result("targets: all are logged in", (), 60.0)
+    assert site.told.count("srp 'array' by rxe0/1: logged in") == 2
+    assert site.told.count("srp 'other' by rxe0/1: logged in") == 1
+    # Without the record, the other one is tried too, once.
+    assert len(site.fake.written) == (3 if known else 4)
+    facts = BlockSessions(str(site.root.path)).facts()
+    assert {one.host: one.timeouts[0] for one in facts.sessions} == {0: 15, 1: 5}
+
+
+@pytest.mark.parametrize(("name", "stays"), [("array", 1), ("other", 0)])
+def test_of_two_paths_by_one_port_one_stays_logged_out(site, name, stays):
+    site.follow(TWO)
+    task = TaskRuns(site.task(), site.root.path, site.told)
+    task.run()
+    log_out(site, name)
+    for _ in range(2):
+        site.now += 600
+        out = f"targets: 1 of 2 are not logged in (block logout: {name})"
+        assert task.run().sentence == out
+    assert len(site.fake.written) == 2
+    sessions = BlockSessions(str(site.root.path))
+    facts = sessions.facts()
+    assert [one.host for one in facts.sessions] == [stays]
+    logins = sessions.logins(site.block, facts)
+    assert [one.target.name for one in logins if not one.session] == [name]
+    (missing,) = findings(logins, replace(facts, sessions=()))
+    assert f"'{name}' by rxe0/1 is not logged in" in missing
+
+
+def test_a_target_that_is_gone_does_not_hide_the_other_path(site):
+    """It is tried less and less often, and the other one not at all."""
+    site.follow(TWO)
+    task = TaskRuns(site.task(), site.root.path, site.told)
+    task.run()
+    site.fake.remove(0)
+    gone(site)
+    site.follow(TWO)
+    for _ in range(3):
+        site.now += 600
+        result = task.run()
+        assert result.sentence == "targets: 1 of 2 are not logged in"
+        assert result.problems == (MISSING,)
+    assert sum("initiator_ext" in text for _, text in site.fake.written) == 1
+
+
 def test_a_port_that_has_a_link_again_waits_for_no_retry(site, monkeypatch):
     site.follow(POLICY)
     task = TaskRuns(site.task(), site.root.path, site.told)
@@ -271,7 +336,7 @@ def log_out(site, *names):
     leaving, targets, _ = leaving_sessions(logins, facts, names or None)
     for one in leaving:
         site.fake.remove(one.host)
-    assert sessions.log_out(leaving, block, targets) == []
+    assert sessions.log_out(leaving, block, targets) == {}
 
 
 @pytest.mark.parametrize("names", [("array",), (GUID,), ()])

@@ -18,11 +18,14 @@ import pytest
 from support.golden.golden_hosts import DATA
 from support.host.rule_cases import sound_server
 
-from ovirt_rdma.host.facts.devices import Buffer
+from ovirt_rdma.host.facts.devices import Buffer, NetworkManager, Property
+from ovirt_rdma.host.facts.infiniband import AUTO, CONNECTED, DATAGRAM
 from ovirt_rdma.host.facts.model import UNKNOWN, load
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy, RoceClass
+from ovirt_rdma.host.policy.texts import OFF, ON
 from ovirt_rdma.host.rules.base import FAIL, PASS, WARN
+from ovirt_rdma.host.rules.ipoib import ETHERNET_MTU, MTU, TRANSPORT_MODE, TSO
 from ovirt_rdma.host.rules.nfs_server import ALL_RULES
 from ovirt_rdma.host.rules.registry import SERVER_RULES, decide
 
@@ -174,16 +177,23 @@ def _rests_on(facts, policy, path, fact, value):
     blank = _with(facts, path, unknown)
     if path[-1] in TOGETHER:
         blank = _with(blank, (*path[:-1], TOGETHER[path[-1]]), None)
-    verdicts, steps = _decided(blank, policy)
     for other in _others(path, fact, value):
-        found, planned = _decided(_with(facts, path, other), policy)
-        for about, said in verdicts.items():
-            if said & {PASS, WARN, FAIL} == {PASS} and found[about] & {WARN, FAIL}:
-                yield f"{about} passes without {fact}, and not with {other!r}"
-        for step, refused in steps.items():
-            named = (fact, step.partition("/")[0]) in NAMED
-            if not refused and not named and planned.get(step, True):
-                yield f"{step} is planned without {fact}, and not with {other!r}"
+        known = _with(facts, path, other)
+        for what in _wrong(policy, blank, known, fact):
+            yield f"{what} without {fact}, and not with {other!r}"
+
+
+def _wrong(policy, blank, known, fact):
+    """Yield what is good or planned with the ``fact`` unknown, and not with it."""
+    verdicts, steps = _decided(blank, policy)
+    found, planned = _decided(known, policy)
+    for about, said in verdicts.items():
+        if said & {PASS, WARN, FAIL} == {PASS} and found[about] & {WARN, FAIL}:
+            yield f"{about} passes"
+    for step, refused in steps.items():
+        named = (fact, step.partition("/")[0]) in NAMED
+        if not refused and not named and planned.get(step, True):
+            yield f"{step} is planned"
 
 
 @pytest.mark.parametrize("name", HOSTS)
@@ -197,6 +207,59 @@ def test_unknown_is_never_good(name):
         seen[fact] += 1
         if seen[fact] <= MOST:
             wrong += _rests_on(facts, policy, path, fact, value)
+    assert wrong == []
+
+
+# What a profile may have otherwise.
+IN_PROFILES = {
+    TRANSPORT_MODE: (CONNECTED, DATAGRAM),
+    MTU: ("1500", "2044", "65520"),
+    ETHERNET_MTU: ("1500", "9000"),
+    TSO: (ON, OFF),
+}
+
+
+def _profiles(manager):
+    """Yield ``manager`` as it is, and with another value in one of its profiles."""
+    yield manager
+    for at, profile in enumerate(manager.profiles):
+        for name, values in IN_PROFILES.items():
+            rest = [one for one in profile.properties if one.name != name]
+            for value in values:
+                properties = (*rest, Property(name, value))
+                changed = replace(profile, properties=properties)
+                yield _with(manager, ("profiles", at), changed)
+
+
+@pytest.mark.parametrize("choice", [None, AUTO, OFF, ON])
+@pytest.mark.parametrize("name", HOSTS)
+def test_nothing_is_good_where_nmcli_has_failed(name, choice):
+    """It shows the state, the devices and the profiles: all are unknown together.
+    With ``choice`` the policy is of what there is, and of TSO as it says.
+    """
+    facts, policy = _host(name)
+    if choice:
+        ports = {(n.rdma_device, n.rdma_port): n for n in facts.netdevs}
+        rules = [
+            InterfaceRule(
+                number,
+                f"r{number}",
+                device=device,
+                port=port,
+                mtu=AUTO if choice == AUTO else netdev.mtu,
+                transport_mode=netdev.ipoib and netdev.ipoib.mode,
+                tso=choice,
+            )
+            for number, ((device, port), netdev) in enumerate(ports.items(), 1)
+            if device
+        ]
+        policy = replace(policy, host=HostPolicy(interfaces=tuple(rules)))
+    blank = replace(facts, network_manager=NetworkManager(None))
+    wrong = [
+        f"{what} without nmcli, and not with {manager!r}"
+        for manager in _profiles(facts.network_manager or NetworkManager(True))
+        for what in _wrong(policy, blank, replace(facts, network_manager=manager), "")
+    ]
     assert wrong == []
 
 

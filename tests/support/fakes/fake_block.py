@@ -102,6 +102,13 @@ class FakeBlock:
             return 0
         return self.errors.get(guid, errno.ECONNRESET)
 
+    def reuse_numbers(self) -> None:
+        """Let the next SCSI host have the lowest free number, as scsi_host_alloc() of
+        drivers/scsi/hosts.c.
+        """
+        used = {int(host) for host, *_ in self._sessions()}
+        self._hosts = min({*range(len(used) + 1)} - used)
+
     def session(self, local: str, values: dict[str, str]) -> int:
         """Add a session by a local port; return the number of its SCSI host."""
         number, self._hosts = self._hosts, self._hosts + 1

@@ -3,6 +3,8 @@
 NetworkManager refuses no later Reapply.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from ovirt_rdma.host.changes.journal import DONE
@@ -10,6 +12,7 @@ from ovirt_rdma.host.changes.kinds.kind import AtomicChange, EffectFailed
 from ovirt_rdma.host.changes.kinds.registry import HostEffects
 from ovirt_rdma.host.changes.run import interrupted_users
 from ovirt_rdma.host.changes.undo import UndoChange
+from ovirt_rdma.host.facts.devices import NetworkManager
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, PROFILE, Change, Step
 from ovirt_rdma.host.rules.ipoib import needs_activation
 from ovirt_rdma.host.services.hook_runs import HookRun
@@ -158,6 +161,10 @@ def test_who_uses_the_netdev_is_named_before_its_profile_is_taken_back(host):
     ((step, users),) = interrupted_users([group], host.reader().facts())
     assert step == one.step
     assert any("10.0.0.1:/vm" in user for user in users)
+    # Where it is active is unknown, if nmcli does not answer then.
+    facts = replace(host.reader().facts(), network_manager=NetworkManager(None))
+    ((_, users),) = interrupted_users([group], facts)
+    assert users == ("unknown: nmcli failed: where the profile is active is unknown",)
     host._forget("ib0")
     assert list(interrupted_users([group], host.reader().facts())) == []
 

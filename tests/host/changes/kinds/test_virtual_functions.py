@@ -6,7 +6,8 @@ pci_device_can_probe(): while the PF's sriov_drivers_autoprobe is 0, no driver i
 to a VF, neither when it is made nor by a write to drivers_probe, which succeeds
 (base/bus.c, drivers_probe_store), unless the VF has a driver_override; that is shown
 as "(null)" if there is none (pci-sysfs.c). rtnetlink.c and mlx5's ib_virt.c: ``ip link
-set vf``; a driver reads the GUIDs when it is bound.
+set vf``; a driver reads the GUIDs when it is bound. A driver may enable fewer VFs than
+asked, and the write succeeds (bnxt_sriov_enable() in broadcom/bnxt/bnxt_sriov.c).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from support.host.effects_host import MemoryJournal, Told, apply_steps, recover
 from support.problems import problem
 
 from ovirt_rdma.host.changes import boot
@@ -23,7 +25,7 @@ from ovirt_rdma.host.changes.journal import Journal, Ledger, Run
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.rules.base import SYSFS, VF, Change
+from ovirt_rdma.host.rules.base import SYSFS, VF, Change, Step
 
 pytestmark = pytest.mark.hypervisor
 
@@ -34,10 +36,11 @@ NODE, PORT = "0e11:2233:4455:6600", "0e11:2233:4455:6601"
 
 
 class Kernel:
-    """A PF ``ib0`` with up to 8 VFs, below ``root``."""
+    """A PF ``ib0``, below ``root``, whose driver enables up to ``most`` VFs."""
 
     def __init__(self, root) -> None:
         self.root = root
+        self.most = 8
         self.guids: dict[int, list[str]] = {}
         self.states: dict[int, str] = {}
         self.seen: dict[int, list[str]] = {}  # the GUIDs that a VF's driver read
@@ -79,6 +82,7 @@ class Kernel:
     def write(self, path, data: bytes) -> None:
         text = data.decode().strip()
         if path.name == "sriov_numvfs":
+            text = str(min(int(text), self.most))
             self._number(int(text))
         elif path.name == "driver_override":
             path.write_text(f"{text or '(null)'}\n")
@@ -267,9 +271,10 @@ def test_other_vfs_are_another_property():
     assert kind_of(one).sets != kind_of(other).sets
 
 
-def test_at_boot_the_host_is_read_once_for_all_vfs(kernel, monkeypatch):
-    """A reading takes seconds, and the unit that sets them again has 300."""
-    read = []
+@pytest.fixture
+def read(monkeypatch) -> list[str]:
+    """Gets an entry each time that the unit reads all facts."""
+    read: list[str] = []
 
     class Reader:
         def __init__(self, *_):
@@ -280,6 +285,11 @@ def test_at_boot_the_host_is_read_once_for_all_vfs(kernel, monkeypatch):
             return Facts("hv1", "5.14.0", 1.0)
 
     monkeypatch.setattr(boot, "HostReader", Reader)
+    return read
+
+
+def test_at_boot_the_host_is_read_once_for_all_vfs(kernel, read):
+    """A reading takes seconds, and the unit that sets them again has 300."""
     guids = [replace(GUIDS, after=f"{n}={NODE}/{PORT}") for n in range(8)]
     changes = [act(number(8)), *map(act, guids)]
     acts = tuple(replace(one, run=1, number=n) for n, one in enumerate(changes))
@@ -305,6 +315,60 @@ def test_at_boot_a_number_that_somebody_else_has_set_stays(kernel):
     assert done == 1
     assert "stays 4" in said[0] and "somebody else has set it" in said[0]
     assert (kernel.pf / "sriov_numvfs").read_text() == "4\n"
+
+
+@pytest.mark.usefixtures("read")
+def test_at_boot_a_driver_enables_fewer_vfs_than_before(kernel):
+    """That was this unit, nobody else; at the next event the sentence is as true."""
+    kernel.most = 2
+    acts = (replace(act(number(4)), run=1, number=0),)
+    run = Run(1, "apply", "", acts=acts, outcome="done")
+    Journal(kernel.root).write(Ledger((run,)))
+    said: list[str] = []
+    for _ in range(2):
+        done = boot.restore_netdev(
+            kernel.root, kernel.run, "ib0", said.append, kernel.effects
+        )
+        assert done == 1
+    assert "is 2, and should be 4" in said[0]
+    assert "stays 2: an earlier write was not accepted" in said[1]
+    # Its driver was loaded again, and has what it needs.
+    kernel.write(kernel.pf / "sriov_numvfs", b"0\n")
+    kernel.most = 8
+    assert not boot.restore_netdev(
+        kernel.root, kernel.run, "ib0", said.append, kernel.effects
+    )
+    assert (kernel.pf / "sriov_numvfs").read_text() == "4\n"
+
+
+def test_fewer_vfs_than_asked_are_removed_in_the_rollback(kernel):
+    """They are this run's, and nobody else's."""
+    kernel.most = 2
+    step = Step("VF-01", "mlx5_0", "", "0", "4", "live", "", "", (number(4),))
+    journal, facts = MemoryJournal(), Facts("hv1", "5.14.0", 1.0)
+    result = apply_steps(kernel.effects, journal, [step], Told(), facts)
+    assert result.sentence.endswith("set to 4, and is 2; all is as before")
+    assert (result.outcome, result.left) == ("rolled back", ())
+    assert kernel.effects.read(number(4)).value == "0"
+    assert journal.ledger().applied == ()
+
+
+@pytest.mark.parametrize(
+    ("found", "boot_id", "left"),
+    [("2", "same", "0"), ("8", "same", "8"), ("2", "other", "2")],
+)
+def test_which_vfs_may_be_of_a_run_that_was_killed(kernel, found, boot_id, left):
+    """Those that it asked for, or fewer; not more, and none after a boot."""
+    journal, effects = MemoryJournal(), kernel.effects
+    entry = replace(act(number(4)), run=1, number=0, boot="same")
+    journal.write(Ledger((Run(1, "apply", "", acts=(entry,)),)))
+    kernel.write(kernel.pf / "sriov_numvfs", found.encode())
+    effects.boot_id = lambda: boot_id
+    result = recover(effects, journal, 1.0, Told())
+    assert kernel.effects.read(number(4)).value == left
+    whys = [one.why.id for one in result.left]
+    assert whys == (["value-changed-by-others"] if left != "0" else [])
+    assert journal.ledger().applied == ()
 
 
 def iov(kernel: Kernel, path: str):

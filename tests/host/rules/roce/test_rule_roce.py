@@ -251,6 +251,20 @@ def test_mtu_without_a_profile_is_refused(manager, words):
     assert step.changes == ()
 
 
+@pytest.mark.parametrize(
+    ("manager", "verdict"),
+    [
+        (_profile(), "WARN"),
+        (_profile(**{"802-3-ethernet__mtu": "9000"}), "PASS"),
+        (NetworkManager(None), "SKIP"),
+    ],
+)
+def test_mtu_that_the_profile_may_not_have(manager, verdict):
+    host = _host(ethernet(mtu=9000), network_manager=manager)
+    said = [o for o in outcomes(roce.MTU, host, JUMBO) if isinstance(o, Finding)]
+    assert [one.verdict for one in said] == ["PASS", verdict]
+
+
 def test_mtu_of_a_port_of_a_bond_is_refused():
     host = _host(
         ethernet(mtu=1500, uppers=("bond0",)),
