@@ -485,9 +485,8 @@ class RdmaEngine:
             conversions.refuse_other_runs(states, None)
             file = self._preparation_file(center)
             earlier = file.read()
-            resumed = None
+            resumed, present = None, engine.hosts_of(center)
             if earlier is not None and earlier.stage == preparation.PREPARING:
-                present = engine.hosts_of(center)
                 resumed = preparation.continued(
                     earlier, request, hosts, present, self.session.listener
                 )
@@ -514,7 +513,9 @@ class RdmaEngine:
                 state = replace(state, job=lock.claim(state, title, [center]))
             with self._paused(
                 lock,
-                lambda: preparation.interrupted_lines(file.last or state),
+                lambda: preparation.interrupted_lines(
+                    (file.last or state).of_present(present)
+                ),
                 f"{title}: ",
             ) as listener:
                 access: Any = self._hosts
