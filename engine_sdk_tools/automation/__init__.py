@@ -19,7 +19,7 @@ import os
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Callable, Optional, Union
 
@@ -534,6 +534,16 @@ class RdmaEngine:
                 text = f"{title}: {preparation.sentence(state)}"
                 lock.job.finish(text, succeeded=preparation.exit_code(state) == 0)
             return state
+
+    def being_prepared(self, center: Optional[str]) -> set[str]:
+        """Return the ids of the hosts of an interrupted preparation of the data center
+        with the id ``center``. What cannot be read is none: prepare_hosts says why.
+        """
+        state = None
+        with suppress(Problem):
+            state = self._preparation_file(center or "").read()
+        begun = state is not None and state.stage == preparation.PREPARING
+        return {record.id for record in state.hosts} if state and begun else set()
 
     def _preparation_file(self, center: str) -> preparation.PreparationFile:
         return preparation.PreparationFile(

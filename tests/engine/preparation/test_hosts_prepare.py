@@ -157,6 +157,12 @@ def clusters(fleet):
     (folder / "cl2.yaml").write_text(POLICY.replace("prefer", "require"))
     place = str(folder / "{{ host_deploy_cluster_name }}.yaml")
     fleet.settings = {"ovirt_rdma_policy_file": place}
+
+    def hook(host):
+        file = folder / f"{fleet.world.clusters[host.cluster].name}.yaml"
+        return run_role(host, {"ovirt_rdma_policy_file": str(file)})
+
+    fleet.world.more["post_tasks"] = hook
     return fleet
 
 
@@ -181,6 +187,18 @@ def test_an_interrupted_run_of_a_cluster_gets_no_others_policy(clusters):
     assert f"cluster cl1: an earlier '{command}' was interrupted" in found.err
     assert f"fix: complete it first: {command}" in found.err
     assert clusters.door.prepared == []
+
+
+def test_the_cluster_of_an_interrupted_run_goes_first(clusters):
+    """Else the same command refuses the others because of it, and skips them."""
+    words = ("--by", "reinstall", "-y")
+    clusters.killed(0, "host03", *words, applied=True)
+    found = clusters.run(*words, "-o", "json")
+    assert found.code == 0, found
+    assert [c["cluster"] for c in found.document["data_centers"]] == ["cl2", "cl1"]
+    assert "continues the interrupted" in found.err
+    has = {h.name: "require" in h.policy_text for h in clusters.world.hosts.values()}
+    assert has == {name: name == "host03" for name in has}
 
 
 def test_a_failure_stops_the_next_data_center_too(capsys, tmp_path):
