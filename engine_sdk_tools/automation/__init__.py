@@ -319,7 +319,10 @@ class RdmaEngine:
         newest = None if isinstance(self._hosts, DumpFolder) else self._hosts
         title = f"create domain {plan.name}"
         with self._task(title, changes=not plan.nothing) as work:
-            return create_domain(self.session, newest, plan, work.listener)
+            made = create_domain(self.session, newest, plan, work.listener)
+            if made.exit_code != 0:
+                work.sentence, work.succeeded = f"{title}: {made.summary}", False
+        return made
 
     def convert(
         self,
