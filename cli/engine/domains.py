@@ -88,11 +88,12 @@ from ovirt_rdma.host.policy.load import PolicyFiles
 
 
 class Create(EngineVerb, AccessOptions, ChangeOptions):
-    """Create the domain; return 0, or 5 if some hosts have another transport."""
+    """Create the domain; return 0, or 5 if it is not active and as requested."""
 
     codes = (
         "0 active, 1 failed, 3 checks failed, 4 declined,\n"
-        "5 active, but some hosts have another transport, 6 failed, and rolled back"
+        "5 not as requested on some hosts, or perhaps not active,\n"
+        "6 failed, and rolled back"
     )
     examples = (
         "data2 --export nas1:/exports/data2 --datacenter dc1",
@@ -173,10 +174,7 @@ class Create(EngineVerb, AccessOptions, ChangeOptions):
 
 def _show(plan: DomainPlan, made: DomainMade, output: Output) -> None:
     unknown = unverified_sentence(made.hosts)
-    result = "is active" if made.made else "is already active: nothing to do"
-    if made.unread:
-        result = "was attached; that could not be verified"
-    sentence = f"Domain {plan.name} ({plan.row.export}) {result}"
+    sentence = f"Domain {plan.name} ({plan.row.export}) {made.result}"
     if not output.for_people:
         problems = [
             *([sentence] if made.unread else []),

@@ -301,6 +301,11 @@ class Prepare(EngineVerb, AccessOptions, ChangeOptions):
                 )
             tasks = not self.no_job
             rdma = rdma_engine(self, context, session, tasks=tasks, noted=False)
+            if by_cluster:
+                # Before it is complete, the others of its data center are refused.
+                centers = {engine.center_of(host) for host in hosts}
+                begun = {id for one in centers for id in rdma.being_prepared(one)}
+                hosts = tuple(sorted(hosts, key=lambda host: host.id not in begun))
             chosen = _groups(engine, hosts, output, by_cluster=by_cluster)
 
             def prepare(key: str, content: dict[str, Any]) -> tuple[int, bool]:

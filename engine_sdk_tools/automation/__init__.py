@@ -19,7 +19,7 @@ import os
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Callable, Optional, Union
 
@@ -319,7 +319,10 @@ class RdmaEngine:
         newest = None if isinstance(self._hosts, DumpFolder) else self._hosts
         title = f"create domain {plan.name}"
         with self._task(title, changes=not plan.nothing) as work:
-            return create_domain(self.session, newest, plan, work.listener)
+            made = create_domain(self.session, newest, plan, work.listener)
+            if made.exit_code != 0:
+                work.sentence, work.succeeded = f"{title}: {made.summary}", False
+        return made
 
     def convert(
         self,
@@ -485,9 +488,8 @@ class RdmaEngine:
             conversions.refuse_other_runs(states, None)
             file = self._preparation_file(center)
             earlier = file.read()
-            resumed = None
+            resumed, present = None, engine.hosts_of(center)
             if earlier is not None and earlier.stage == preparation.PREPARING:
-                present = engine.hosts_of(center)
                 resumed = preparation.continued(
                     earlier, request, hosts, present, self.session.listener
                 )
@@ -514,7 +516,9 @@ class RdmaEngine:
                 state = replace(state, job=lock.claim(state, title, [center]))
             with self._paused(
                 lock,
-                lambda: preparation.interrupted_lines(file.last or state),
+                lambda: preparation.interrupted_lines(
+                    (file.last or state).of_present(present)
+                ),
                 f"{title}: ",
             ) as listener:
                 access: Any = self._hosts
@@ -533,6 +537,16 @@ class RdmaEngine:
                 text = f"{title}: {preparation.sentence(state)}"
                 lock.job.finish(text, succeeded=preparation.exit_code(state) == 0)
             return state
+
+    def being_prepared(self, center: Optional[str]) -> set[str]:
+        """Return the ids of the hosts of an interrupted preparation of the data center
+        with the id ``center``. What cannot be read is none: prepare_hosts says why.
+        """
+        state = None
+        with suppress(Problem):
+            state = self._preparation_file(center or "").read()
+        begun = state is not None and state.stage == preparation.PREPARING
+        return {record.id for record in state.hosts} if state and begun else set()
 
     def _preparation_file(self, center: str) -> preparation.PreparationFile:
         return preparation.PreparationFile(

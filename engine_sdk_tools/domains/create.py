@@ -606,7 +606,8 @@ _NOT_ACTIVATED = ("maintenance", "inactive")
 @dataclass(frozen=True)
 class DomainMade:
     """The result; ``made`` is False if there was nothing to do. ``hosts`` are all hosts
-    that were up. ``unread``: the engine could not be asked whether it is active.
+    that were up. ``unread``: the engine could not be asked whether it is active;
+    ``lost``: nor has it answered that the domain is attached.
     """
 
     id: str
@@ -614,6 +615,30 @@ class DomainMade:
     made: bool
     hosts: tuple[InUse, ...] = ()
     unread: bool = False
+    lost: bool = False
+
+    @property
+    def result(self) -> str:
+        """What is known of the domain, as the end of a sentence about it."""
+        if self.unread:
+            was = "may have been attached" if self.lost else "was attached"
+            return f"{was}; that could not be verified"
+        return "is active" if self.made else "is already active: nothing to do"
+
+    @property
+    def summary(self) -> str:
+        """What is known of the domain and its hosts, as a sentence without a stop."""
+        wrong = f"; not as requested on {listed(self.wrong)}" if self.wrong else ""
+        return f"it {self.result}{wrong}"
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """The hosts that have not mounted it, or over another transport."""
+        return tuple(
+            host.host
+            for host in self.hosts
+            if host.transport not in (None, self.transport) or host.mounted is False
+        )
 
     @property
     def not_verified(self) -> tuple[str, ...]:
@@ -625,12 +650,7 @@ class DomainMade:
         """SOME if a host has not mounted it, or over another transport, or if it may
         not be active; else DONE.
         """
-        wrong = [
-            host
-            for host in self.hosts
-            if host.transport not in (None, self.transport) or host.mounted is False
-        ]
-        return ExitCode.SOME if wrong or self.unread else ExitCode.DONE
+        return ExitCode.SOME if self.wrong or self.unread else ExitCode.DONE
 
 
 def create_domain(
@@ -665,14 +685,15 @@ def create_domain(
         listener.note(
             f"the engine's events on failed mounts are unknown: {events.problem}"
         )
-    return DomainMade(run.domain, plan.transport, True, run.hosts, run.unread)
+    known = run.hosts, run.unread, run.lost
+    return DomainMade(run.domain, plan.transport, True, *known)
 
 
 @dataclass
 class _Run:
     """The parts of a run, each reported. ``domain`` is its id, once known,
     ``made_connection`` that of a new one; ``hosts`` have the transport in use, ``fell``
-    became non-operational.
+    became non-operational. ``unread`` and ``lost`` are those of DomainMade.
     """
 
     session: Session
@@ -684,6 +705,7 @@ class _Run:
     made_domain: bool = False
     attached: bool = False
     unread: bool = False
+    lost: bool = False
     hosts: tuple[InUse, ...] = ()
     fell: tuple[Host, ...] = ()
 
@@ -713,8 +735,6 @@ class _Run:
     def activate(self) -> None:
         """Attach the domain; wait until it is active, or unreadable. Raises Problem."""
         plan, session = self.plan, self.session
-        # An engine that has answered has tried to activate the domain too.
-        answered = False
         if not plan.attached:
             call = plan.attaching(self.domain)
             # From here on the domain may be attached, whatever the answer.
@@ -722,10 +742,11 @@ class _Run:
             with step(self.listener, call.doing, call.subject):
                 try:
                     session.perform(call)
-                    answered = True
                 except LostAnswer as error:
                     # The wait for an active domain will show if it is not attached.
+                    self.lost = True
                     self.listener.note(str(error))
+        answered = not (plan.attached or self.lost)
         doing = f"activating {plan.name}"
         since: Optional[float] = None
 
@@ -737,6 +758,7 @@ class _Run:
                 since = None
                 return status if status == _ACTIVE else None
             since = now if since is None else since
+            # An engine that has answered has tried to activate the domain too.
             settled_s = 0.0 if answered else SETTLED_S
             return status if now - since >= settled_s else None
 
@@ -784,6 +806,8 @@ class _Run:
             known = {host.id for host in self.fell}
             known |= {id for id, host in used.items() if host.mounted}
             export = plan.row.export
+            active = f", although {plan.name} is active in the engine"
+            active = "" if self.unread else active
             failed = [
                 f"{listed(names)} {what}"
                 for names, what in (
@@ -797,8 +821,7 @@ class _Run:
                     ),
                     (
                         [host.name for host in now if lacks(host)],
-                        f"did not mount {export}, although {plan.name} is active in "
-                        "the engine",
+                        f"did not mount {export}{active}",
                     ),
                 )
                 if names

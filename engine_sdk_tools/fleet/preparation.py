@@ -140,8 +140,7 @@ class HostRecord:
 class PreparationState:
     """The preparation of the hosts of one data center.
 
-    - ``by``: what the operator asked for: AUTO, SSH or REINSTALL.
-    - ``reboot``: ``auto``, ``yes`` or ``no``.
+    - ``by``, ``batch``, ``reboot``, ``again``: what the operator asked for.
     - ``digest``: of the policy that the hosts get; None: they keep theirs.
     - ``doing``: the last step that was started, "" when it is done.
     """
@@ -150,7 +149,9 @@ class PreparationState:
     name: str
     by: str
     hosts: tuple[HostRecord, ...]
+    batch: int = 1
     reboot: str = AUTO
+    again: bool = False
     digest: Optional[str] = None
     stage: str = PREPARING
     doing: str = ""
@@ -188,6 +189,7 @@ INSTALLABLE = ("maintenance", "non_operational", "install_failed", "installing_o
 class PreparationRequest:
     """The request of the operator.
 
+    ``by`` is AUTO, SSH or REINSTALL, ``reboot`` ``auto``, ``yes`` or ``no``.
     ``policy`` is what hosts get, with its ``digest``; None: they keep theirs.
     ``again``: also hosts that need nothing. ``canary`` is a host's name. ``apply`` and
     ``mode`` are those variables of the role. ``reinstall``: whether a reinstall would
@@ -204,6 +206,9 @@ class PreparationRequest:
     apply: bool = True
     mode: str = "vdsmd"
     reinstall: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "batch", max(1, self.batch))
 
 
 @dataclass(frozen=True)
@@ -273,13 +278,15 @@ def plan_preparation(
         records.append(_record(host, look, request))
     # The canary's batch is 0.
     mine = [one.name for one in records if one.stage not in (DONE, LEFT_OUT)]
-    batches = {name: -(-n // max(1, request.batch)) for n, name in enumerate(mine)}
+    batches = {name: -(-n // request.batch) for n, name in enumerate(mine)}
     return PreparationState(
         data_center,
         engine.center_name(data_center) or data_center,
         request.by,
         tuple(replace(one, batch=batches.get(one.name, 0)) for one in records),
+        request.batch,
         request.reboot,
+        request.again,
         request.digest,
     )
 
@@ -422,7 +429,9 @@ def _current(state: PreparationState) -> list[HostRecord]:
 
 def _host_step(record: HostRecord, statuses: Statuses) -> RunStep:
     if record.id not in statuses:
-        return _mark(record, stage=FAILED, problem="it is no longer in the engine")
+        # One that was not begun says nothing about the next batch.
+        stage = LEFT_OUT if record.stage == TODO else FAILED
+        return _mark(record, stage=stage, problem="it is no longer in the engine")
     if record.stage == CHECKING:
         return RunStep(Kind.LOOK, record.name)
     if record.way == SSH:
@@ -629,8 +638,11 @@ def exit_code(state: PreparationState) -> ExitCode:
 def command_of(state: PreparationState) -> str:
     """Return the command that continues the run."""
     names = " ".join(shlex.quote(record.name) for record in state.hosts)
-    by = "" if state.by == AUTO else f" --by {state.by}"
-    return f"ovirt-rdma hosts prepare {names}{by}"
+    more = "" if state.by == AUTO else f" --by {state.by}"
+    more += "" if state.batch == 1 else f" --batch {state.batch}"
+    more += " --again" if state.again else ""
+    more += "" if state.reboot == AUTO else f" --reboot {state.reboot}"
+    return f"ovirt-rdma hosts prepare {names}{more}"
 
 
 def interrupted_lines(state: PreparationState) -> list[str]:
@@ -646,6 +658,10 @@ def interrupted_lines(state: PreparationState) -> list[str]:
     return lines
 
 
+# With other ones, a command is another.
+_OPTIONS = ("by", "batch", "reboot", "again")
+
+
 def continued(
     state: PreparationState,
     request: PreparationRequest,
@@ -654,24 +670,31 @@ def continued(
     listener: Listener,
 ) -> Optional[PreparationState]:
     """Return the state of a run that was interrupted, to be continued; None if
-    ``request`` is another one, for other ``hosts`` or in another way. Raises Refused if
-    it is, and a host of that run, of those ``present`` in the data center, is in
-    progress.
+    ``request`` is another one, for other ``hosts`` or with other options. Raises
+    Refused if it is, and a host of that run, of those ``present`` in the data center,
+    is in progress.
     """
     now = state.of_present(present)
     ids = {record.id for record in now.hosts}
-    if not ids or ids != {host.id for host in hosts} or request.by != state.by:
+    if (
+        not ids
+        or ids != {host.id for host in hosts}
+        or any(getattr(request, o) != getattr(state, o) for o in _OPTIONS)
+        or request.canary not in (None, now.hosts[0].name)
+    ):
         if now.in_progress:
             refuse_others(now)
         return None
     listener.note(f"continues the interrupted '{command_of(now)}'")
-    if state.digest == request.digest:
-        return state
-    listener.note(
-        "the policy was changed meanwhile; hosts that are prepared already have the "
-        "earlier one"
-    )
-    return replace(state, digest=request.digest)
+    if state.digest != request.digest:
+        listener.note(
+            "the policy was changed meanwhile; hosts that are prepared already have "
+            "the earlier one"
+        )
+    # Names are unique: another host may have that of one that was removed.
+    names = {record.name for record in now.hosts}
+    gone = (r for r in state.hosts if r.id not in ids and r.name not in names)
+    return replace(now, hosts=(*now.hosts, *gone), digest=request.digest)
 
 
 def refuse_others(state: PreparationState) -> None:

@@ -125,9 +125,7 @@ class HostAttach:
 
     def assignments(self, network: Network) -> list[Assignment]:
         """The requested address, with the earlier gateway if the host stays in its
-        subnet, and what the host has of the other IP version. The engine accepts a
-        gateway of IPv6 only in a network with the default route
-        (NetworkAttachmentIpConfigurationValidator.java).
+        subnet, and what the host has of the other IP version.
         """
         address, earlier = self.address, self.before.assignments if self.before else ()
         gateways = (
@@ -140,10 +138,19 @@ class HostAttach:
             Assignment(address.version, "static", *parts),
             *(one for one in earlier if one.version != address.version),
         ]
+        return self.accepted(network, wanted)
+
+    def accepted(
+        self, network: Network, assignments: Iterable[Assignment]
+    ) -> list[Assignment]:
+        """Return ``assignments`` as the engine accepts them: with a gateway of IPv6
+        only in a network with the default route
+        (NetworkAttachmentIpConfigurationValidator.java).
+        """
         routes = _is(network, "default_route", self.host)
         return [
             one if routes or one.version == 4 else replace(one, gateway=None)
-            for one in wanted
+            for one in assignments
         ]
 
 
@@ -427,11 +434,14 @@ class AttachPlan:
             parameters["removed_bonds"] = [types.HostNic(name=row.chosen.target)]
         if before is not None:
             nic = _nic_name(row.host, before)
-            was = (nic, before.assignments, before.properties)
-            if now and (_nic_name(host, now), now.assignments, now.properties) == was:
-                return None
+            wanted = row.accepted(self.network, before.assignments)
+            was = (nic, wanted, before.properties)
+            if now:
+                has = row.accepted(self.network, now.assignments)
+                if (_nic_name(host, now), has, now.properties) == was:
+                    return None
             parameters["modified_network_attachments"] = [
-                _attachment(self.network, nic, before.assignments, before, now)
+                _attachment(self.network, nic, wanted, before, now)
             ]
             doing = f"restoring {self.network.name} on {host.name}"
         elif now is not None:

@@ -606,6 +606,7 @@ WAYS = (
 
 HALVES = (
     "was attached; that could not be verified",
+    "may have been attached; that could not be verified",
     "Network storage is on 1 of 2 hosts.",
     "Domain data1 stopped and is incomplete",
 )

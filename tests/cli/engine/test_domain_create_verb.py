@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+from dataclasses import replace
 from unittest import mock
 
 import pytest
 from engine_double import EngineDouble, sample_world
-from engine_double.faults import Conflict
+from engine_double.faults import AnswerLost, Conflict, Status
 from support.engine.engine_command_line import run_engine
 from support.engine.engine_door import DoubleDoor
 
 from ovirt_rdma.engine_sdk_tools import automation
+from ovirt_rdma.engine_sdk_tools.domains import create
 
 pytestmark = pytest.mark.hypervisor
 
@@ -123,6 +125,52 @@ def test_what_failed_is_taken_back(run, double):
         if "create domain new failed" in (e.description or "")
     ]
     assert failed[0].severity == "error"
+
+
+def last_event(double):
+    events = [e for e in double.world.log.events if "create domain" in e.description]
+    return events[-1].severity, events[-1].description.rpartition("ovirt-rdma: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        (False, "was attached; that could not be verified"),
+        (True, "may have been attached; that could not be verified"),
+    ],
+)
+def test_an_engine_that_cannot_be_read_is_no_success(run, double, lost, said):
+    """In the engine's own log neither; after a lost answer nobody knows more."""
+    if lost:
+        double.fail_next("POST", "^/datacenters/.*/storagedomains$", AnswerLost())
+    double.fail_next("GET", "^/datacenters/.*/storagedomains/", Status(500))
+
+    result = run("--assume-yes")
+
+    assert result.code == 5
+    assert f"Domain new (nfs2.example.com:/exports/new) {said}." in result.out
+    assert last_event(double) == ("error", f"create domain new: it {said}")
+
+
+def test_another_transport_is_no_success_in_the_engines_log(run, double, monkeypatch):
+    def other(true):
+        def used(host, report, domains):
+            found = true(host, report, domains)
+            wrong = host.name == "host02"
+            return [replace(f, transport="tcp") if wrong else f for f in found]
+
+        return used
+
+    monkeypatch.setattr(create, "transports_in_use", other(create.transports_in_use))
+
+    assert run("--assume-yes").code == 5
+    said = "create domain new: it is active; not as requested on host02"
+    assert last_event(double) == ("error", said)
+
+
+def test_a_success_is_one_in_the_engines_log_too(run, double):
+    assert run("--assume-yes").code == 0
+    assert last_event(double) == ("normal", "create domain new: done")
 
 
 def test_ctrl_c_says_how_to_go_on(run, double):

@@ -450,6 +450,21 @@ def test_an_unreadable_status_takes_no_active_domain_back(session, double):
     assert (result.unread, result.exit_code) == (True, 5)
 
 
+@pytest.mark.parametrize("unread", [False, True])
+def test_a_host_without_the_mount_says_no_more_than_is_known(session, double, unread):
+    """That it is active in the engine is said only if the engine has said it."""
+    if unread:
+        double.fail_next("GET", "^/datacenters/.*/storagedomains/", Status(500))
+    door = with_add_on(double)
+    door = Busy(door.world, asks=999)
+
+    with pytest.raises(RolledBack) as caught:
+        made(session, door)
+
+    assert f"host03 did not mount {EXPORT}" in str(caught.value)
+    assert ("although new is active" in str(caught.value)) != unread
+
+
 @pytest.mark.parametrize("unreadable", [False, True])
 def test_a_domain_that_may_have_a_disk_is_not_removed(session, double, unreadable):
     def disk_made():

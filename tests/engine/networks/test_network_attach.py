@@ -271,12 +271,13 @@ def test_the_gateway_and_the_other_ip_version_stay(session, double, span, gatewa
     assert [row.act for row in planned(session, request=request).rows] == [NOTHING]
 
 
+@pytest.mark.parametrize("way", ["proven", "taken back", "taken back, answer lost"])
 @pytest.mark.parametrize("routes", [False, True])
 @pytest.mark.parametrize("span", ["10.20.0.51/24", "fd00:20::51/64"])
 def test_a_gateway_of_ipv6_stays_only_with_the_default_route(
-    session, double, network, span, routes
+    session, double, network, span, routes, way
 ):
-    """The engine refuses it otherwise; it may be from before that."""
+    """The engine refuses it otherwise, on the way back too; it may be from before."""
     one = replace(REQUEST, hosts=("host01",))
     attached(session, request=one)
     six = SimAssignment("static", "fd00:20::11", "64", "fd00:20::1", True)
@@ -285,15 +286,20 @@ def test_a_gateway_of_ipv6_stays_only_with_the_default_route(
     for id, row in rows.items() if routes else ():
         row.usages.discard("default_route")
         row.usages |= {"default_route"} if id == network.id else set()
+    if not (proven := way == "proven"):
+        group_gives(double, 1500)
+    if "lost" in way:
+        double.fail_next("POST", "/setupnetworks", AnswerLost(), after=1)
 
-    assert attached(session, request=replace(one, span=span)).exit_code == 0
+    result = attached(session, request=replace(one, span=span))
 
+    assert result.rows[0].outcome == ("done" if proven else "as before")
     now = double.world.host("host01").attachments[-1].addresses
     has = {each.v6: (each.address, each.gateway) for each in now}
     gateway = "fd00:20::1" if routes else None
-    four, new = span.startswith("10"), span[:-3]
-    assert has[False] == (new if four else "10.20.0.11", "10.20.0.1")
-    assert has[True] == ("fd00:20::11" if four else new, gateway)
+    four, new = span.startswith("10"), span[:-3] if proven else ""
+    assert has[False] == ((four and new) or "10.20.0.11", "10.20.0.1")
+    assert has[True] == ((not four and new) or "fd00:20::11", gateway)
 
 
 def test_an_address_of_the_other_ip_version_is_added(session, double):

@@ -167,6 +167,12 @@ def clusters(fleet):
     (folder / "cl2.yaml").write_text(POLICY.replace("prefer", "require"))
     place = str(folder / "{{ host_deploy_cluster_name }}.yaml")
     fleet.settings = {"ovirt_rdma_policy_file": place}
+
+    def hook(host):
+        file = folder / f"{fleet.world.clusters[host.cluster].name}.yaml"
+        return run_role(host, {"ovirt_rdma_policy_file": str(file)})
+
+    fleet.world.more["post_tasks"] = hook
     return fleet
 
 
@@ -191,6 +197,18 @@ def test_an_interrupted_run_of_a_cluster_gets_no_others_policy(clusters):
     assert f"cluster cl1: an earlier '{command}' was interrupted" in found.err
     assert f"fix: complete it first: {command}" in found.err
     assert clusters.door.prepared == []
+
+
+def test_the_cluster_of_an_interrupted_run_goes_first(clusters):
+    """Else the same command refuses the others because of it, and skips them."""
+    words = ("--by", "reinstall", "-y")
+    clusters.killed(0, "host03", *words, applied=True)
+    found = clusters.run(*words, "-o", "json")
+    assert found.code == 0, found
+    assert [c["cluster"] for c in found.document["data_centers"]] == ["cl2", "cl1"]
+    assert "continues the interrupted" in found.err
+    has = {h.name: "require" in h.policy_text for h in clusters.world.hosts.values()}
+    assert has == {name: name == "host03" for name in has}
 
 
 def test_a_failure_stops_the_next_data_center_too(capsys, tmp_path):
@@ -549,6 +567,110 @@ def test_cut_off_with_no_host_in_progress_keeps_nothing_off(
         assert "continues the interrupted" in found.err
         assert ways.count("install") == (2 if at == "the start" else 1)
     assert not fleet.is_open()
+
+
+@pytest.fixture
+def cut_at_start(fleet, monkeypatch):
+    """Cut a run off before it changes anything."""
+
+    def cut(*words):
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(plan, "read_engine", interrupt)
+            assert fleet.run(*words, "-y").code == 130
+        assert (fleet.acts, fleet.door.prepared) == ([], [])
+
+    return cut
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "installs"),
+    [
+        # Which host is first, and whether they restart.
+        (("--reboot", "yes"), ("--reboot", "no"), {"host02": False, "host04": False}),
+        ((), ("--reboot", "no"), {"host02": False, "host04": False}),
+        (("--batch", "3"), ("--canary", "host04"), {"host04": True, "host02": True}),
+    ],
+)
+def test_cut_off_at_the_start_a_run_has_the_options_of_the_next(
+    fleet, cut_at_start, first, then, installs
+):
+    words = ("host02", "host04", "--by", "reinstall")
+    cut_at_start(*words, *first)
+    found = fleet.run(*words, *then, "-y")
+    assert found.code == 0, found
+    assert "continues the interrupted" not in found.err
+    sent = [r for r in fleet.double.requests if r.path.endswith("/install")]
+    names = {host.id: host.name for host in fleet.world.hosts.values()}
+    bodies = {names[r.path.split("/")[-2]]: str(r.body) for r in sent}
+    assert list(bodies) == list(installs)
+    for name, reboot in installs.items():
+        assert f"<reboot>{str(reboot).lower()}</reboot>" in bodies[name]
+
+
+def test_cut_off_at_the_start_a_run_is_repeated_with_again(fleet, cut_at_start):
+    """Else hosts that need nothing keep their old packages, and that is a success."""
+    assert fleet.run("host02", "-y").code == 0
+    fleet.door.prepared.clear()
+    cut_at_start("host02", "host03")
+    found = fleet.run("host02", "host03", "--again", "-y")
+    assert found.code == 0, found
+    assert {name for name, _ in fleet.door.prepared} == {"host02", "host03"}
+
+
+def test_with_a_host_in_progress_other_options_are_refused(fleet):
+    """The command that is named has all of those that were given."""
+    given = "host02 host03 --by reinstall --batch 2 --again --reboot no"
+    words = given.split()
+    fleet.killed(0, *words, "-y", applied=True)
+    fix = f"it first: ovirt-rdma hosts prepare {given}"
+    for without in ("--batch 2", "--again", "--reboot no"):
+        other = [word for word in words if word not in without.split()]
+        fleet.run(*other, "-y").refused(4, fix)
+    fleet.run(*words, "--canary", "host03", "-y").refused(4, fix)
+    assert len(fleet.acts) == 1
+    found = fleet.run(*words, "--canary", "host02", "-y")
+    assert found.code == 0, found
+    assert f"continues the interrupted 'ovirt-rdma hosts prepare {given}'" in found.err
+    fleet.is_prepared("host02", "host03")
+
+
+def test_a_host_that_was_removed_meanwhile_stops_no_other(fleet, cut_at_start):
+    cut_at_start("host02", "host03", "host04")
+    del fleet.world.hosts[fleet.world.host("host02").id]
+    fleet.world.host("host03").name = "hv3"
+    found = fleet.results("hv3", "host04", code=5)
+    stages = {name: host["stage"] for name, host in found.items()}
+    assert stages == {"host02": "left out", "hv3": "done", "host04": "done"}
+    fleet.is_prepared("hv3", "host04")
+
+
+def test_a_run_that_is_interrupted_twice_is_named_with_present_names(
+    fleet, cut_at_start
+):
+    """Else the command that it names does not continue it."""
+    cut_at_start("host02", "host03", "host04")
+    fleet.world.host("host03").name = "hv3"
+    other = fleet.world.host("host02")
+    del fleet.world.hosts[other.id]
+    fleet.double.requests.clear()
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    fleet.door.prepare, prepare = interrupt, fleet.door.prepare
+    found = fleet.run("hv3", "host04", "-y")
+    assert found.code == 130
+    assert "continue with 'ovirt-rdma hosts prepare hv3 host04'" in found.err
+    fleet.door.prepare = prepare
+    # Another host has the name of the one that was removed.
+    fleet.world.host("hv3").name = "host02"
+    found = fleet.run("host02", "host04", "-y")
+    assert found.code == 0, found
+    assert "continues the interrupted" in found.err
+    fleet.is_prepared("host02", "host04")
 
 
 def test_an_interrupted_run_is_continued_with_its_own_hosts_only(fleet):
