@@ -257,15 +257,15 @@ class Server:
             if path.link and path.link.neighbour is None and path.alive:
                 path.link = path.link._replace(neighbour=path.proven)
             at_work = [c for c in self.at(path.address) if c.is_connected]
-            if one_server:
-                path.servers = self._names
+            if one_server and path.servers & self._names:
+                path.servers |= self._names  # more names of it
             elif not self._names <= path.servers:
-                path.proven, path.prove_after = None, -math.inf
+                path.proven, path.refused, path.prove_after = None, "", -math.inf
             unproven = path.proven is None and not path.refused
             if path.link and at_work and unproven and one_server:
                 # The server of the mount itself, or moved there before.
                 path.proven = path.tried = path.link.neighbour
-                path.prove_after = now + _PROOF_S
+                path.servers, path.prove_after = self._names, now + _PROOF_S
             state = path.judge()[0]
             if state != UP:
                 if path.up_since is not None:

@@ -334,6 +334,34 @@ def test_a_mount_of_another_server_takes_back_what_was_proven():
     assert played.seconds(60) == []
 
 
+@pytest.mark.parametrize("refused", [f"{A2} {FOREIGN}", ""])
+def test_a_mount_in_place_of_anothers_has_none_of_its_proofs(refused: str):
+    """Unmounted and mounted between two looks at the mounts."""
+    played = two_servers(mount("3"))
+    one = played.connections.popitem()
+    played.foreign = {A2: refused} if refused else {}
+    played.seconds(10)
+    assert played.states() == [UP, UNPROVEN if refused else UP]
+    played.server.mounts = (OTHERS,)
+    played.connections = dict([one])
+    played.foreign = {A1: f"{A1} {FOREIGN}"}
+    played.seconds(10)
+    assert played.states() == [UNPROVEN, UP]
+    played.links[A2] = link(2, problem="eth2 has no link")
+    assert played.seconds(60) == []
+
+
+def test_another_name_at_the_same_address_is_the_same_server():
+    played = Played(A1, version="3")
+    played.seconds(10)
+    played.foreign = {A2: "is not asked again"}
+    alias = replace(mount("3"), source="10.99.0.1:/b", mountpoint="/b")
+    for mounts in ((mount("3"), alias), (alias,)):
+        played.server.mounts = mounts
+        played.seconds(10)
+        assert played.states() == [UP, UP]
+
+
 def test_nothing_is_proven_while_a_path_is_in_trouble(whole: Played):
     whole.links[A2] = link(2, problem="eth2 has no link")
     whole.links[A1] = link(1, neighbour=OTHER)
