@@ -482,7 +482,8 @@ class MovePaths(Task):
         path = server.paths[address]
         # Mounts of containers: a route that is unreachable ends their I/O.
         values = (option_value(m.options, "fatal_neterrors") for m in server.mounts)
-        if path.judge()[0] != DOWN or path.link is None or set(values) - {None, "none"}:
+        stays = path.judge()[0] != DOWN and not path.may_work
+        if stays or path.link is None or set(values) - {None, "none"}:
             return None
         return Lever(self.root, address, path.link, self._run)
 

@@ -39,6 +39,8 @@ from ovirt_rdma.storage.readiness import module_fix
 STALL_S = 1.0
 # So long after a request was done, a connection works: longer than an answer may take.
 _WORKS_S = 3.0
+# The kernel gets no connection for so long: it has none. More than an attempt takes.
+_LOST_S = 3.0
 # So long after its last sign of use, one that is not connected is waited for.
 _RECENT_S = 10.0
 # A path that answered while requests wait is not asked again at once: it is the server.
@@ -129,6 +131,11 @@ class _Connection:
     def is_suspect(self, now: float) -> bool:
         return now >= self.suspect_at
 
+    def is_lost(self, now: float) -> bool:
+        """Whether the kernel itself gets no connection for its requests."""
+        since = math.inf if self.waits_since is None else self.waits_since
+        return not self.is_connected and now - since >= _LOST_S
+
     @property
     def suspect_at(self) -> float:
         # An attempt to connect is no slow disk: it is asked for at the next look.
@@ -199,6 +206,11 @@ class Path:
             why = self.unknown or "no RDMA connection was tried since it has a link"
             return UNPROVEN, why, module_fix(self.unknown)
         return UP, "", ""
+
+    @property
+    def may_work(self) -> bool:
+        """Whether it is proven, and lacks nothing but an answer: it cannot be asked."""
+        return self.proven is not None and self.judge()[:2] == (UNPROVEN, self.unknown)
 
     @property
     def has_answered(self) -> bool:
@@ -464,9 +476,13 @@ class Server:
                 continue
             target = None
             stuck = state == UNPROVEN and one.is_suspect(now)
+            if stuck and path.unknown:
+                # A slow server, or a dead one: what the kernel does tells.
+                stuck, sentence = one.is_lost(now), _LOST
             if state == DOWN or stuck:
                 others = [p for p in self.paths.values() if p is not path]
                 able = [p.address for p in others if self._is_usable(p, now)]
+                able = able or [p.address for p in others if p.may_work]
                 target = min(able, key=lambda address: load[address], default=None)
             elif self._may_return(one, now):
                 home = self.paths[one.home]
@@ -533,3 +549,4 @@ class Server:
 
 
 _SPREAD = "each path gets a connection"
+_LOST = "the kernel gets no connection there"

@@ -552,6 +552,85 @@ def test_where_nothing_can_be_asked_what_works_is_up_and_takes_connections():
     assert played.seconds(2) == [(MAIN, A1, A2, "eth1 has no link")]
 
 
+CONNECTING: dict[str, Any] = {
+    "state": ("LOCKED", "CONNECTING", "BOUND"),
+    "pending_q_len": None,
+    "last_used": None,
+}
+
+
+@pytest.fixture
+def unasked() -> Played:
+    """Two connections at home, on a host that cannot ask: without rdma_ucm, iWARP."""
+    played = Played(A1, A2)
+    played.unknown = {A1: NO_CM, A2: NO_CM}
+    played.seconds(60)
+    assert played.states() == [UP, UP]
+    return played
+
+
+def lost(played: Played, dead: Sequence[str], seconds: int) -> list[Relocation]:
+    """Let the kernel have no connection to addresses for so long."""
+    moved = []
+    for _ in range(seconds):
+        for key, one in played.connections.items():
+            if one.destination in dead:
+                played.change(key, **CONNECTING)
+        moved += played.second()
+    return moved
+
+
+def test_where_nothing_can_be_asked_no_slow_request_moves_anything(unasked: Played):
+    unasked.change(MAIN, pending_q_len=1)
+    assert unasked.seconds(60) == []
+    unasked.change(MAIN, pending_q_len=0)
+    assert unasked.seconds(60) == []
+    assert unasked.states() == [UP, UP]
+    # A connection that is made again, as after a server's restart.
+    assert lost(unasked, [A1], 3) == []
+    unasked.change(MAIN, state=("CONNECTED", "BOUND"), pending_q_len=0)
+    assert unasked.seconds(5) == []
+    assert unasked.states() == [UP, UP]
+
+
+def test_where_nothing_can_be_asked_what_the_kernel_has_lost_moves(unasked: Played):
+    unasked.change(MAIN, pending_q_len=1)
+    unasked.seconds(10)
+    # At once: its requests wait since then.
+    ((key, source, target, reason),) = lost(unasked, [A1], 1)
+    assert (key, source, target) == (MAIN, A1, A2)
+    assert "kernel" in reason
+    # Nothing tells that the path is back, but there is no other one.
+    assert unasked.seconds(600) == []
+    assert unasked.states() == [UNPROVEN, UP]
+    unasked.links[A2] = link(2, problem="eth2 has no link")
+    assert {one.target for one in unasked.seconds(2)} == {A1}
+    assert unasked.places() == [A1, A1]
+    assert unasked.states() == [UP, DOWN]
+
+
+def test_where_nothing_can_be_asked_each_path_is_tried_in_turn(unasked: Played):
+    unasked.links[A2] = link(2, problem="eth2 has no link")
+    assert [one.target for one in lost(unasked, [A1], 10)] == [A1]
+    unasked.links[A2] = link(2)
+    moved = lost(unasked, [A1, A2], 60)
+    # An attempt has 3 s.
+    assert 12 <= sum(one.key == MAIN for one in moved) <= 20
+    lost(unasked, [A1], 10)
+    assert unasked.places() == [A2, A2]
+    assert unasked.states() == [UNPROVEN, UP]
+
+
+def test_where_nothing_can_be_asked_an_unproven_address_is_no_way_out():
+    played = Played(A1)
+    played.unknown = {A1: NO_CM, A2: NO_CM}
+    played.seconds(10)
+    assert played.states() == [UP, UNPROVEN]
+    assert lost(played, [A1], 60) == []
+    played.links[A1] = link(1, problem="eth1 has no link")
+    assert played.seconds(60) == []
+
+
 @pytest.mark.parametrize(("why", "fix"), [(NO_CM, "modprobe rdma_ucm"), (STALE, "")])
 def test_a_spare_path_that_cannot_be_asked_says_why(why, fix):
     played = Played(A1)
@@ -578,7 +657,7 @@ def test_an_answer_to_an_earlier_question_takes_nothing_back(whole: Played):
 
 
 def test_an_old_answer_does_not_make_a_spare_path_up():
-    """As after rdma_ucm was unloaded: nothing may be moved there."""
+    """As after rdma_ucm was unloaded: nothing is moved there while another works."""
     played = Played(A1)
     played.seconds(30)
     assert played.states() == [UP, UP]
