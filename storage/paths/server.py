@@ -194,8 +194,8 @@ class Path:
         if self.proven is None:
             why = self.refused or self.unknown
             why = why or "it is not proven yet to be the same server's"
-            fix = _FIX_FOREIGN if self.refused else module_fix(self.unknown)
-            return UNPROVEN, why, fix
+            foreign = FOREIGN in self.refused
+            return UNPROVEN, why, _FIX_FOREIGN if foreign else module_fix(self.unknown)
         if self.link.neighbour != self.proven:
             why = (
                 f"{self.address} has the hardware address {self.link.neighbour}, and "
@@ -393,7 +393,7 @@ class Server:
             elif path.is_linked and not path.has_answered:
                 after = _SILENT_AGAIN_S
             elif path.address in homes:
-                after = 0.0 if answered > _RETURN_FRESH_S else math.inf
+                after = _SILENT_AGAIN_S if answered > _RETURN_FRESH_S else math.inf
             elif need and not self._is_usable(path, now, _ASK_AGAIN_S):
                 after = _SILENT_AGAIN_S
             elif not self._is_usable(path, now):

@@ -210,13 +210,23 @@ def test_nothing_moves_to_an_address_that_does_not_answer(whole: Played):
     assert whole.seconds(5) == [(MAIN, A1, A2, SILENT)]
 
 
-@pytest.mark.parametrize("why", ["is another server", "cannot be mounted"])
-def test_nothing_moves_to_an_address_that_is_not_proven(why):
+@pytest.mark.parametrize(
+    ("why", "fix"),
+    [
+        (f"{A2} is not an address of nas:/vm's server", "addresses of one server"),
+        (f"{A2}:/vm cannot be mounted: Connection timed out", ""),
+        ("the proof failed: PermissionError: Operation not permitted", ""),
+    ],
+)
+def test_nothing_moves_to_an_address_that_is_not_proven(why: str, fix: str):
     played = Played(A1)
     played.foreign[A2] = why
     played.seconds(5)
     assert played.states() == [UP, UNPROVEN]
-    assert why in played.shown().paths[1].sentence
+    path = played.shown().paths[1]
+    assert path.sentence == why
+    assert fix in path.fix
+    assert bool(fix) == bool(path.fix)
     played.links[A1] = link(1, problem="eth1 has no link")
     assert played.seconds(600) == []
 
@@ -654,6 +664,23 @@ def test_an_answer_to_an_earlier_question_takes_nothing_back(whole: Played):
     assert whole.states() == [UP, UP]
     whole.links[A1] = link(1, problem="eth1 has no link")
     assert [m.target for m in whole.second(works=False)] == [A2]
+
+
+def test_a_home_that_gives_no_answer_is_not_asked_at_every_look(whole: Played):
+    whole.links[A1] = link(1, problem="eth1 has no link")
+    whole.second()
+    whole.links[A1] = link(1)
+    whole.seconds(5)
+    whole.unknown = {A1: STALE}
+    asked = 0
+    for _ in range(60):
+        whole.second()
+        asked += whole.server.paths[A1].asked == whole.now
+    assert whole.places() == [A2, A2]
+    assert 10 <= asked <= 20
+    # Nor does it wait longer than before for one that answers.
+    whole.unknown = {}
+    assert whole.seconds(4) == [(MAIN, A2, A1, "the path works again")]
 
 
 def test_an_old_answer_does_not_make_a_spare_path_up():
