@@ -22,7 +22,7 @@ from typing import NamedTuple, Optional
 from ovirt_rdma.host.export import RDMA, Export
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.facts.statistics import SunrpcTransport
-from ovirt_rdma.host.paths import VDSM_MOUNTS
+from ovirt_rdma.host.paths import is_vdsms
 from ovirt_rdma.storage.paths.state import (
     DOWN,
     UNPROVEN,
@@ -441,10 +441,7 @@ class Server:
             answers = path.answered is not None and not path.silent
             wanted: dict[tuple[str, Optional[str]], NfsMount] = {}
             # Those of VDSM first: a proof may read them as VDSM's user.
-            by_whom = sorted(
-                self.mounts,
-                key=lambda one: not one.mountpoint.startswith(f"{VDSM_MOUNTS}/"),
-            )
+            by_whom = sorted(self.mounts, key=lambda m: not is_vdsms(m.mountpoint))
             for mount in by_whom if path.is_linked and answers and due else ():
                 trunks = lacks and mount.version in TRUNKING
                 other = mount.address != path.address
