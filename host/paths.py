@@ -100,3 +100,8 @@ RDMA_CM_CONFIG = "/sys/kernel/config/rdma_cm"  # of configfs
 def under(root: Union[str, Path], path: str) -> Path:
     """Return the absolute ``path`` below ``root``, which is ``/`` on a real host."""
     return Path(root) / path.lstrip("/")
+
+
+def is_vdsms(mountpoint: str) -> bool:
+    """Whether it is one of VDSM's, below VDSM_MOUNTS."""
+    return mountpoint.startswith(f"{VDSM_MOUNTS}/")

@@ -33,7 +33,7 @@ from typing import Optional
 from ovirt_rdma.host.collect.storage import marks_from_json, marks_to_json
 from ovirt_rdma.host.export import RDMA, Export, nfs_check, transport_of
 from ovirt_rdma.host.facts.model import CmId, DegradedMark, Facts, NfsMount
-from ovirt_rdma.host.paths import VDSM_MOUNTS
+from ovirt_rdma.host.paths import is_vdsms
 from ovirt_rdma.host.policy.model import TCP, Policy, RuleMatch, rule_for
 from ovirt_rdma.host.system.files import remove_unfinished, write_atomically
 from ovirt_rdma.host.system.safe_file import MOST_BYTES_OF_OTHERS, read_file
@@ -374,7 +374,7 @@ def conflict_clause(mounts: Sequence[NfsMount]) -> str:
 def conflict_fix(mounts: Sequence[NfsMount]) -> str:
     """Return what ends the conflict with ``mounts``, before the remount."""
     steps = []
-    by_hand = [m for m in mounts if not m.mountpoint.startswith(f"{VDSM_MOUNTS}/")]
+    by_hand = [m for m in mounts if not is_vdsms(m.mountpoint)]
     if by_hand:
         mountpoints = " ".join(shlex.quote(mount.mountpoint) for mount in by_hand)
         steps.append(f"umount {mountpoints}")
@@ -625,8 +625,8 @@ def _by_nfs_class(mount: NfsMount) -> bool:
     shows nosharecache. The metadata of the domain would be certain, but reading it may
     hang.
     """
-    domains = mount.mountpoint.startswith(f"{VDSM_MOUNTS}/")
-    return not domains or "nosharecache" in mount.options.split(",")
+    by_class = "nosharecache" in mount.options.split(",")
+    return by_class or not is_vdsms(mount.mountpoint)
 
 
 def _wanted(match: Optional[RuleMatch]) -> Optional[str]:

@@ -58,7 +58,7 @@ from ovirt_rdma.host.collect.storage import MOUNTINFO
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.export import RDMA, Export, ExportProblem, MountOptions, nfs_check
 from ovirt_rdma.host.facts.model import Facts, NfsMount, Route
-from ovirt_rdma.host.paths import VDSM_MOUNTS
+from ovirt_rdma.host.paths import is_vdsms
 from ovirt_rdma.host.policy.model import PREFER_RDMA, TCP, NfsRule, rule_for
 from ovirt_rdma.host.services.enablement import MODE_VDSMD
 from ovirt_rdma.storage.mounts import (
@@ -172,8 +172,7 @@ class Mounts:
     def vdsms(self, export: Export) -> Optional[NfsMount]:
         """Return VDSM's own mount of ``export``, or None."""
         mounts = self._by_export.get(export.key, [])
-        folder = f"{VDSM_MOUNTS}/"
-        return next((m for m in mounts if m.mountpoint.startswith(folder)), None)
+        return next((m for m in mounts if is_vdsms(m.mountpoint)), None)
 
 
 @functools.lru_cache(_KEPT)

@@ -605,7 +605,12 @@ def end_benchmark(
         except LockHeld:  # the keeper of a run that was killed is removing everything
             wait_s = _END.after_sigkill_s
             stack.enter_context(one_run(root, wait_s, by=by, lock=LOCK))
-        Scratch(root, run).clean()
+        try:
+            Scratch(root, run).clean()
+        except Problem as problem:
+            if problem.id == "bench-scratch-left":
+                problem.fix = "remove the folder on the server"
+            raise
         with _in_folder():
             under(root, LOCK).unlink()
         # Not if there is something of others.

@@ -43,7 +43,7 @@ from typing import Any, Callable, NoReturn, Optional
 
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.facts.model import Facts, Route
-from ovirt_rdma.host.paths import PROBES, VDSM_MOUNTS
+from ovirt_rdma.host.paths import PROBES, is_vdsms
 from ovirt_rdma.host.system.files import write_atomically
 from ovirt_rdma.host.system.json_codec import Records, json_value
 from ovirt_rdma.host.system.safe_file import read_file
@@ -107,7 +107,7 @@ def ask_server(mountpoint: str, read: bool = False) -> Iterator[dict[str, Any]]:
     """Look up the name, then read 4 KiB without the page cache if ``read``; yield
     fields of an Answer. May never end. Runs in the child.
     """
-    if mountpoint.startswith(f"{VDSM_MOUNTS}/") and os.geteuid() == 0:
+    if is_vdsms(mountpoint) and os.geteuid() == 0:
         # A server maps root to nobody (root_squash).
         os.setgroups([])
         os.setgid(VDSM_GID)

@@ -54,6 +54,8 @@ ANSWER_S = 1.5
 _LINKS_AGAIN_S = 60.0
 # So long after a proof its connections have ended.
 _PROOF_GONE_S = 5.0
+# So long after its connection the kernel shows a mount, unless the server hangs.
+_SHOWN_S = 2.0
 
 Ask = Callable[[Sequence[str], int], Mapping[str, tuple[str, str]]]
 """Makes an RDMA connection to each address; returns for each why there was none, and
@@ -267,7 +269,7 @@ class MovePaths(Task):
     off = "no rule of the policy has paths"
     carried = (
         *("_servers", "_known", "_looked_for", "_traffic", "_shares", "_said"),
-        *("_switches", "_proved", "_neighbours"),
+        *("_since", "_switches", "_proved", "_neighbours"),
     )
 
     def __init__(
@@ -287,7 +289,9 @@ class MovePaths(Task):
         self._looked_for = float("-inf")
         self._traffic: dict[str, tuple[int, ...]] = {}
         self._shares: dict[str, float] = {}
-        # The switches of mounts, and when a proof had connections of its own last.
+        # Since when each switch is shown, those of our mounts, and when a proof had
+        # connections of its own last.
+        self._since: dict[str, float] = {}
         self._switches: set[str] = set()
         self._proved = float("-inf")
         self._neighbours: dict[tuple[str, str], str] = {}
@@ -340,17 +344,25 @@ class MovePaths(Task):
     def _look(self, turn: Turn) -> None:
         """Look once, and act."""
         now = self._clock()
+        transports = read_transports(self._tree, [])
+        shown = transports or ()
+        # What was there before the daemon began is not new.
+        new = now if self._since else float("-inf")
+        self._since = {one.switch: self._since.get(one.switch, new) for one in shown}
+        self._switches &= {*self._since}
+        if self._proof is not None:
+            self._proved = now
         if now - self._seldom >= _SELDOM_S:
             self._look_seldom(turn, now)
-        shown = read_transports(self._tree, [])
-        transports = None if shown is None else self._of_mounts(shown, now)
+            self._switches = self._of_mounts(shown, now)
+        ours = [one for one in shown if one.switch in self._switches]
         for addresses, server in self._servers.items():
             links = self._links(addresses)
             others = self._others.get(addresses, [])
             server.problem, server.fix = objection(
                 list(links.values()), others, transports is not None
             )
-            server.see_connections(transports or (), now)
+            server.see_connections(ours, now)
             server.see_links(links, now)
         # All at once: servers share cables, and none waits for another's answers.
         if self._ask_all(now) or any(s.to_move(now) for s in self._servers.values()):
@@ -361,17 +373,24 @@ class MovePaths(Task):
         self._prove(now)
         self._publish(turn)
 
-    def _of_mounts(
-        self, shown: Sequence[SunrpcTransport], now: float
-    ) -> list[SunrpcTransport]:
-        """Return ``shown`` without the connections that a proof makes for its mount: if
-        one was moved, the wrong address would be proven.
+    def _of_mounts(self, shown: Sequence[SunrpcTransport], now: float) -> set[str]:
+        """Return the switches of our mounts, after a look at all mounts.
+
+        A mount's address is that of its main connection (fs/nfs/super.c), and no other
+        server's. Others, and those of a mount that is not shown yet, are left alone;
+        so are those that a proof makes: if one was moved, the wrong address would be
+        proven.
         """
-        if self._proof is not None:
-            self._proved = now
-        if now - self._proved > _PROOF_GONE_S:
-            self._switches = {one.switch for one in shown}
-        return [one for one in shown if one.switch in self._switches]
+        if now - self._proved <= _PROOF_GONE_S:
+            return self._switches
+        ours = {m.address for one in self._servers.values() for m in one.mounts}
+        return {
+            one.switch
+            for one in shown
+            if (one.destination in ours and now - self._since[one.switch] >= _SHOWN_S)
+            # Not readable for once.
+            or (not one.destination and one.switch in self._switches)
+        }
 
     def _look_seldom(self, turn: Turn, now: float) -> None:
         """Look at what changes with the policy, and by an administrator."""
@@ -463,7 +482,8 @@ class MovePaths(Task):
         path = server.paths[address]
         # Mounts of containers: a route that is unreachable ends their I/O.
         values = (option_value(m.options, "fatal_neterrors") for m in server.mounts)
-        if path.judge()[0] != DOWN or path.link is None or set(values) - {None, "none"}:
+        stays = path.judge()[0] != DOWN and not path.may_work
+        if stays or path.link is None or set(values) - {None, "none"}:
             return None
         return Lever(self.root, address, path.link, self._run)
 

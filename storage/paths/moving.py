@@ -33,7 +33,7 @@ from ovirt_rdma.host.collect.statistics import SWITCHES
 from ovirt_rdma.host.export import RDMA, TCP, Export
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.facts.statistics import option_value
-from ovirt_rdma.host.paths import PATHS_LEVER, VDSM_MOUNTS, under
+from ovirt_rdma.host.paths import PATHS_LEVER, is_vdsms, under
 from ovirt_rdma.host.system.commands import CommandFailed, Runner, run_command
 from ovirt_rdma.host.system.files import write_public
 from ovirt_rdma.host.system.safe_file import read_file
@@ -439,7 +439,7 @@ def _as_vdsm(here: Path) -> Iterator[None]:
     """Be VDSM's user for a block of ``with`` that is about a mount of VDSM's: a server
     may map root to nobody (root_squash).
     """
-    if not str(here).startswith(f"{VDSM_MOUNTS}/") or os.geteuid() != 0:
+    if not is_vdsms(str(here)) or os.geteuid() != 0:
         yield
         return
     groups, group = os.getgroups(), os.getegid()

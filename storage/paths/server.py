@@ -22,7 +22,7 @@ from typing import NamedTuple, Optional
 from ovirt_rdma.host.export import RDMA, Export
 from ovirt_rdma.host.facts.model import NfsMount
 from ovirt_rdma.host.facts.statistics import SunrpcTransport
-from ovirt_rdma.host.paths import VDSM_MOUNTS
+from ovirt_rdma.host.paths import is_vdsms
 from ovirt_rdma.storage.paths.state import (
     DOWN,
     UNPROVEN,
@@ -39,6 +39,8 @@ from ovirt_rdma.storage.readiness import module_fix
 STALL_S = 1.0
 # So long after a request was done, a connection works: longer than an answer may take.
 _WORKS_S = 3.0
+# The kernel gets no connection for so long: it has none. More than an attempt takes.
+_LOST_S = 3.0
 # So long after its last sign of use, one that is not connected is waited for.
 _RECENT_S = 10.0
 # A path that answered while requests wait is not asked again at once: it is the server.
@@ -129,6 +131,11 @@ class _Connection:
     def is_suspect(self, now: float) -> bool:
         return now >= self.suspect_at
 
+    def is_lost(self, now: float) -> bool:
+        """Whether the kernel itself gets no connection for its requests."""
+        since = math.inf if self.waits_since is None else self.waits_since
+        return not self.is_connected and now - since >= _LOST_S
+
     @property
     def suspect_at(self) -> float:
         # An attempt to connect is no slow disk: it is asked for at the next look.
@@ -187,8 +194,8 @@ class Path:
         if self.proven is None:
             why = self.refused or self.unknown
             why = why or "it is not proven yet to be the same server's"
-            fix = _FIX_FOREIGN if self.refused else module_fix(self.unknown)
-            return UNPROVEN, why, fix
+            foreign = FOREIGN in self.refused
+            return UNPROVEN, why, _FIX_FOREIGN if foreign else module_fix(self.unknown)
         if self.link.neighbour != self.proven:
             why = (
                 f"{self.address} has the hardware address {self.link.neighbour}, and "
@@ -199,6 +206,11 @@ class Path:
             why = self.unknown or "no RDMA connection was tried since it has a link"
             return UNPROVEN, why, module_fix(self.unknown)
         return UP, "", ""
+
+    @property
+    def may_work(self) -> bool:
+        """Whether it is proven, and lacks nothing but an answer: it cannot be asked."""
+        return self.proven is not None and self.judge()[:2] == (UNPROVEN, self.unknown)
 
     @property
     def has_answered(self) -> bool:
@@ -257,15 +269,15 @@ class Server:
             if path.link and path.link.neighbour is None and path.alive:
                 path.link = path.link._replace(neighbour=path.proven)
             at_work = [c for c in self.at(path.address) if c.is_connected]
-            if one_server:
-                path.servers = self._names
+            if one_server and path.servers & self._names:
+                path.servers |= self._names  # more names of it
             elif not self._names <= path.servers:
-                path.proven, path.prove_after = None, -math.inf
+                path.proven, path.refused, path.prove_after = None, "", -math.inf
             unproven = path.proven is None and not path.refused
             if path.link and at_work and unproven and one_server:
                 # The server of the mount itself, or moved there before.
                 path.proven = path.tried = path.link.neighbour
-                path.prove_after = now + _PROOF_S
+                path.servers, path.prove_after = self._names, now + _PROOF_S
             state = path.judge()[0]
             if state != UP:
                 if path.up_since is not None:
@@ -381,7 +393,7 @@ class Server:
             elif path.is_linked and not path.has_answered:
                 after = _SILENT_AGAIN_S
             elif path.address in homes:
-                after = 0.0 if answered > _RETURN_FRESH_S else math.inf
+                after = _SILENT_AGAIN_S if answered > _RETURN_FRESH_S else math.inf
             elif need and not self._is_usable(path, now, _ASK_AGAIN_S):
                 after = _SILENT_AGAIN_S
             elif not self._is_usable(path, now):
@@ -429,10 +441,7 @@ class Server:
             answers = path.answered is not None and not path.silent
             wanted: dict[tuple[str, Optional[str]], NfsMount] = {}
             # Those of VDSM first: a proof may read them as VDSM's user.
-            by_whom = sorted(
-                self.mounts,
-                key=lambda one: not one.mountpoint.startswith(f"{VDSM_MOUNTS}/"),
-            )
+            by_whom = sorted(self.mounts, key=lambda m: not is_vdsms(m.mountpoint))
             for mount in by_whom if path.is_linked and answers and due else ():
                 trunks = lacks and mount.version in TRUNKING
                 other = mount.address != path.address
@@ -464,9 +473,13 @@ class Server:
                 continue
             target = None
             stuck = state == UNPROVEN and one.is_suspect(now)
+            if stuck and path.unknown:
+                # A slow server, or a dead one: what the kernel does tells.
+                stuck, sentence = one.is_lost(now), _LOST
             if state == DOWN or stuck:
                 others = [p for p in self.paths.values() if p is not path]
                 able = [p.address for p in others if self._is_usable(p, now)]
+                able = able or [p.address for p in others if p.may_work]
                 target = min(able, key=lambda address: load[address], default=None)
             elif self._may_return(one, now):
                 home = self.paths[one.home]
@@ -533,3 +546,4 @@ class Server:
 
 
 _SPREAD = "each path gets a connection"
+_LOST = "the kernel gets no connection there"

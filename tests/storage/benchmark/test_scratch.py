@@ -579,6 +579,18 @@ def test_what_was_killed_is_removed_with_the_package(mounts):
     assert _names(mounts.server) == ["disk"]
 
 
+def test_the_package_leaves_no_bench_that_would_remove_what_it_left(mounts):
+    left = Scratch(str(mounts.root), mounts, identity(str(mounts.root)))
+    with pytest.raises(Problem), left.only_run():
+        _in_use(left)
+        left.unmount()
+        mounts.refusals = {"soft": "mount.nfs: Connection refused"}
+    with pytest.raises(Problem) as caught:
+        end_benchmark(str(mounts.root), mounts)
+    assert left.name in str(caught.value)
+    assert caught.value.fix == "remove the folder on the server"
+
+
 def test_a_benchmark_that_runs_is_ended_with_the_package(scratch, mounts):
     child, program = _child(scratch, mounts)
     said = []

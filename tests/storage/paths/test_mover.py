@@ -6,6 +6,8 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import re
+import shutil
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -147,7 +149,30 @@ class Host:
         self.root.uptime(self.now)
         self.progress()
         self.each()
+        # As the kernel does it: addr= of the mount is that of its main connection.
+        shown = self.root.path / "proc/self/mountinfo"
+        main = rf"\g<1>{self.address('xprt-0-rdma')}"
+        shown.write_text(
+            re.sub(r"(nas:/vm .*addr=)[0-9.]+", main, shown.read_text(), count=1)
+        )
         return False
+
+    def connect(self, switch: str, *addresses: str) -> list[Path]:
+        """Let a mount begin; return the files of its connections' addresses."""
+        files = []
+        for number, address in enumerate(addresses):
+            place = f"{SWITCH[:-1]}{switch}/xprt-{switch}{number}-rdma"
+            files.append(self.root.path / place[1:] / "dstaddr")
+            self.root.write(f"{place}/dstaddr", address)
+            self.root.write(f"{place}/xprt_state", "state= CONNECTED BOUND")
+            info = INFO.format(used=1, pending=0, main=int(number == 0))
+            self.root.write(f"{place}/xprt_info", info)
+        return files
+
+    def without_second(self) -> None:
+        """Let the mount have one connection only."""
+        shutil.rmtree(self.root.path / SWITCH[1:] / "xprt-1-rdma")
+        del self.pending["xprt-1-rdma"]
 
     def run(self) -> Any:
         return self.runs.run(self)
@@ -234,12 +259,8 @@ def test_what_is_known_continues_in_another_process(host: Host):
 
 def test_neighbours_that_cannot_be_read_are_as_they_were(host: Host):
     """A spare path, on which nothing works: nobody had its address, it said."""
-    second = host.root.path / SWITCH[1:] / "xprt-1-rdma"
     host.run()
-    for file in second.iterdir():
-        file.unlink()
-    second.rmdir()
-    del host.pending["xprt-1-rdma"]
+    host.without_second()
     host.run()
     assert states(host) == [UP, UP]
 
@@ -381,6 +402,18 @@ def test_two_servers_behind_one_cable_are_moved_at_once(
     assert asked == [[("switch-0", "xprt-0-rdma"), ("switch-7", "xprt-9-rdma")]]
 
 
+@pytest.mark.parametrize("unknown", ["this host has no RDMA CM", ""])
+def test_a_lever_frees_what_the_kernel_has_lost_and_nobody_can_ask(
+    host: Host, unknown: str
+):
+    host.run()
+    (server,) = host.task._servers.values()
+    path = server.paths[A1]
+    assert host.task._lever(server, A1) is None
+    path.answered, path.alive, path.unknown = None, False, unknown
+    assert bool(host.task._lever(server, A1)) == bool(unknown)
+
+
 def test_a_proof_ends_also_when_its_mount_is_gone(host: Host):
     """Or the run lasted until its deadline, with the policy of its beginning."""
     host.run()
@@ -402,19 +435,14 @@ def test_the_connections_of_a_proof_are_left_alone(host: Host):
     """A client of its own: moved away, it would prove the wrong address."""
     host.run()
     host.task._proof = (next(iter(host.task._servers.values())), Proved())
-    other = "/sys/kernel/sunrpc/xprt-switches/switch-9/xprt-7-rdma"
-    for name, text in (
-        ("dstaddr", A2),
-        ("xprt_state", "state= CONNECTED BOUND"),
-        ("xprt_info", INFO.format(used=1, pending=0, main=1)),
-    ):
-        host.root.write(f"{other}/{name}", text)
+    host.connect("9", A2)
     host.now += 1
     host.task._look(Turn(None, host.runs.said.append, host))
     (server,) = host.task._servers.values()
     assert {key[0] for key in server.connections} == {"switch-0"}
     # A mount that was made meanwhile is one, soon after the proof.
     host.task._proof = None
+    host.root.nfs_mount("nas:/b", "/rhev/data-center/mnt/nas:_b", "rdma", A2)
     host.run()
     host.run()
     (server,) = host.task._servers.values()
@@ -448,3 +476,92 @@ class Proved:
 
     def end(self) -> None:
         pass
+
+
+def proven_as(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    """Let each proof of A2 for a mount by A1 end with ``said``."""
+
+    class Ended(Proved):
+        def __init__(self, mounts: Any, address: str) -> None:
+            other = any(mount.address != address for mount in mounts)
+            self.address, self.said = address, said if other else ""
+
+        def ended(self) -> Optional[str]:
+            return self.said
+
+    monkeypatch.setattr(mover, "Proof", Ended)
+
+
+FOREIGN = f"{A2} is not an address of nas:/vm's server"
+FAILED = f"{A2}:/vm cannot be mounted: No such file or directory"
+
+
+@pytest.mark.parametrize("shown_after", [1, 50])
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [("nas2:/vm", FOREIGN), ("nas2:/vm", FAILED), ("other:/iso", "")],
+)
+def test_a_new_connection_may_be_another_servers(
+    host: Host,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    said: str,
+    shown_after: int,
+):
+    """The kernel shows it before its mount, and a server that hangs never shows it."""
+    host.without_second()
+    host.follow((A1, A2), "nas*")
+    proven_as(monkeypatch, said)
+    for _ in range(3):
+        host.run()
+    places = []
+    (file,) = host.connect("1", A2)
+    begun = host.waits
+
+    def each() -> None:
+        if host.waits == begun + shown_after:
+            host.root.nfs_mount(source, "/rhev/data-center/mnt/b", "rdma", A2)
+        places.append(file.read_text().strip())
+
+    host.each = each
+    for _ in range(4):
+        host.run()
+    assert {*places} == {A2}
+    assert host.address("xprt-0-rdma") == A1
+    # Nor do the requests of the first go there.
+    host.carrier(0, up=False)
+    host.run()
+    assert host.address("xprt-0-rdma") == A1
+
+
+def test_two_connections_of_a_mount_of_others_are_not_spread(host: Host):
+    """At an address of the mount, which is the same server's."""
+    host.run()
+    files = host.connect("1", A1, A1)
+    begun = host.waits
+
+    def each() -> None:
+        if host.waits == begun + 1:
+            host.root.nfs_mount("other:/iso", "/mnt/iso", "rdma", A1)
+
+    host.each = each
+    host.run()
+    host.run()
+    assert [file.read_text().strip() for file in files] == [A1, A1]
+
+
+def test_a_mount_of_others_proves_no_address(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+):
+    host.without_second()
+    proven_as(monkeypatch, FAILED)
+    shown = host.root.path / "proc/self/mountinfo"
+    ours = shown.read_text()
+    host.root.nfs_mount("other:/iso", "/mnt/iso", "rdma", A2)
+    (file,) = host.connect("1", A2)
+    host.run()
+    shown.write_text(ours)
+    shutil.rmtree(file.parent.parent)
+    host.carrier(0, up=False)
+    host.run()
+    assert host.address("xprt-0-rdma") == A1

@@ -210,13 +210,23 @@ def test_nothing_moves_to_an_address_that_does_not_answer(whole: Played):
     assert whole.seconds(5) == [(MAIN, A1, A2, SILENT)]
 
 
-@pytest.mark.parametrize("why", ["is another server", "cannot be mounted"])
-def test_nothing_moves_to_an_address_that_is_not_proven(why):
+@pytest.mark.parametrize(
+    ("why", "fix"),
+    [
+        (f"{A2} is not an address of nas:/vm's server", "addresses of one server"),
+        (f"{A2}:/vm cannot be mounted: Connection timed out", ""),
+        ("the proof failed: PermissionError: Operation not permitted", ""),
+    ],
+)
+def test_nothing_moves_to_an_address_that_is_not_proven(why: str, fix: str):
     played = Played(A1)
     played.foreign[A2] = why
     played.seconds(5)
     assert played.states() == [UP, UNPROVEN]
-    assert why in played.shown().paths[1].sentence
+    path = played.shown().paths[1]
+    assert path.sentence == why
+    assert fix in path.fix
+    assert bool(fix) == bool(path.fix)
     played.links[A1] = link(1, problem="eth1 has no link")
     assert played.seconds(600) == []
 
@@ -332,6 +342,34 @@ def test_a_mount_of_another_server_takes_back_what_was_proven():
     played.connections.update([second])
     played.links[A1] = link(1, problem="eth1 has no link")
     assert played.seconds(60) == []
+
+
+@pytest.mark.parametrize("refused", [f"{A2} {FOREIGN}", ""])
+def test_a_mount_in_place_of_anothers_has_none_of_its_proofs(refused: str):
+    """Unmounted and mounted between two looks at the mounts."""
+    played = two_servers(mount("3"))
+    one = played.connections.popitem()
+    played.foreign = {A2: refused} if refused else {}
+    played.seconds(10)
+    assert played.states() == [UP, UNPROVEN if refused else UP]
+    played.server.mounts = (OTHERS,)
+    played.connections = dict([one])
+    played.foreign = {A1: f"{A1} {FOREIGN}"}
+    played.seconds(10)
+    assert played.states() == [UNPROVEN, UP]
+    played.links[A2] = link(2, problem="eth2 has no link")
+    assert played.seconds(60) == []
+
+
+def test_another_name_at_the_same_address_is_the_same_server():
+    played = Played(A1, version="3")
+    played.seconds(10)
+    played.foreign = {A2: "is not asked again"}
+    alias = replace(mount("3"), source="10.99.0.1:/b", mountpoint="/b")
+    for mounts in ((mount("3"), alias), (alias,)):
+        played.server.mounts = mounts
+        played.seconds(10)
+        assert played.states() == [UP, UP]
 
 
 def test_nothing_is_proven_while_a_path_is_in_trouble(whole: Played):
@@ -524,6 +562,85 @@ def test_where_nothing_can_be_asked_what_works_is_up_and_takes_connections():
     assert played.seconds(2) == [(MAIN, A1, A2, "eth1 has no link")]
 
 
+CONNECTING: dict[str, Any] = {
+    "state": ("LOCKED", "CONNECTING", "BOUND"),
+    "pending_q_len": None,
+    "last_used": None,
+}
+
+
+@pytest.fixture
+def unasked() -> Played:
+    """Two connections at home, on a host that cannot ask: without rdma_ucm, iWARP."""
+    played = Played(A1, A2)
+    played.unknown = {A1: NO_CM, A2: NO_CM}
+    played.seconds(60)
+    assert played.states() == [UP, UP]
+    return played
+
+
+def lost(played: Played, dead: Sequence[str], seconds: int) -> list[Relocation]:
+    """Let the kernel have no connection to addresses for so long."""
+    moved = []
+    for _ in range(seconds):
+        for key, one in played.connections.items():
+            if one.destination in dead:
+                played.change(key, **CONNECTING)
+        moved += played.second()
+    return moved
+
+
+def test_where_nothing_can_be_asked_no_slow_request_moves_anything(unasked: Played):
+    unasked.change(MAIN, pending_q_len=1)
+    assert unasked.seconds(60) == []
+    unasked.change(MAIN, pending_q_len=0)
+    assert unasked.seconds(60) == []
+    assert unasked.states() == [UP, UP]
+    # A connection that is made again, as after a server's restart.
+    assert lost(unasked, [A1], 3) == []
+    unasked.change(MAIN, state=("CONNECTED", "BOUND"), pending_q_len=0)
+    assert unasked.seconds(5) == []
+    assert unasked.states() == [UP, UP]
+
+
+def test_where_nothing_can_be_asked_what_the_kernel_has_lost_moves(unasked: Played):
+    unasked.change(MAIN, pending_q_len=1)
+    unasked.seconds(10)
+    # At once: its requests wait since then.
+    ((key, source, target, reason),) = lost(unasked, [A1], 1)
+    assert (key, source, target) == (MAIN, A1, A2)
+    assert "kernel" in reason
+    # Nothing tells that the path is back, but there is no other one.
+    assert unasked.seconds(600) == []
+    assert unasked.states() == [UNPROVEN, UP]
+    unasked.links[A2] = link(2, problem="eth2 has no link")
+    assert {one.target for one in unasked.seconds(2)} == {A1}
+    assert unasked.places() == [A1, A1]
+    assert unasked.states() == [UP, DOWN]
+
+
+def test_where_nothing_can_be_asked_each_path_is_tried_in_turn(unasked: Played):
+    unasked.links[A2] = link(2, problem="eth2 has no link")
+    assert [one.target for one in lost(unasked, [A1], 10)] == [A1]
+    unasked.links[A2] = link(2)
+    moved = lost(unasked, [A1, A2], 60)
+    # An attempt has 3 s.
+    assert 12 <= sum(one.key == MAIN for one in moved) <= 20
+    lost(unasked, [A1], 10)
+    assert unasked.places() == [A2, A2]
+    assert unasked.states() == [UNPROVEN, UP]
+
+
+def test_where_nothing_can_be_asked_an_unproven_address_is_no_way_out():
+    played = Played(A1)
+    played.unknown = {A1: NO_CM, A2: NO_CM}
+    played.seconds(10)
+    assert played.states() == [UP, UNPROVEN]
+    assert lost(played, [A1], 60) == []
+    played.links[A1] = link(1, problem="eth1 has no link")
+    assert played.seconds(60) == []
+
+
 @pytest.mark.parametrize(("why", "fix"), [(NO_CM, "modprobe rdma_ucm"), (STALE, "")])
 def test_a_spare_path_that_cannot_be_asked_says_why(why, fix):
     played = Played(A1)
@@ -549,8 +666,25 @@ def test_an_answer_to_an_earlier_question_takes_nothing_back(whole: Played):
     assert [m.target for m in whole.second(works=False)] == [A2]
 
 
+def test_a_home_that_gives_no_answer_is_not_asked_at_every_look(whole: Played):
+    whole.links[A1] = link(1, problem="eth1 has no link")
+    whole.second()
+    whole.links[A1] = link(1)
+    whole.seconds(5)
+    whole.unknown = {A1: STALE}
+    asked = 0
+    for _ in range(60):
+        whole.second()
+        asked += whole.server.paths[A1].asked == whole.now
+    assert whole.places() == [A2, A2]
+    assert 10 <= asked <= 20
+    # Nor does it wait longer than before for one that answers.
+    whole.unknown = {}
+    assert whole.seconds(4) == [(MAIN, A2, A1, "the path works again")]
+
+
 def test_an_old_answer_does_not_make_a_spare_path_up():
-    """As after rdma_ucm was unloaded: nothing may be moved there."""
+    """As after rdma_ucm was unloaded: nothing is moved there while another works."""
     played = Played(A1)
     played.seconds(30)
     assert played.states() == [UP, UP]

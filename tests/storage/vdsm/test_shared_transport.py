@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.storage.vdsm_site import MOUNT_FAILED, NAS, Site
 
+from ovirt_rdma.host import paths
 from ovirt_rdma.host.policy.model import NfsPolicy, NfsRule, Policy
-from ovirt_rdma.storage import mounts
 from ovirt_rdma.storage.mounts import review_all
 
 pytestmark = pytest.mark.hypervisor
@@ -25,7 +25,7 @@ AGREE = "choose one transport for all NFS 4 exports of the server in the policy"
 @pytest.fixture(autouse=True)
 def place_of_mounts(site: Site, monkeypatch) -> None:
     place = Path(site.local_path(VM)).parent
-    monkeypatch.setattr(mounts, "VDSM_MOUNTS", str(place))
+    monkeypatch.setattr(paths, "VDSM_MOUNTS", str(place))
 
 
 @pytest.fixture
