@@ -226,8 +226,12 @@ class Srp:
             if last and last[0] in log:  # the last line before
                 log = log[len(log) - log[::-1].index(last[0]) :]
             return replace(login, problem=failure(number, target, log))
-        present = _facts(self._root).sessions
-        # Of several, the new one is this login's; numbers of SCSI hosts are used again.
+        # Numbers of SCSI hosts are used again: the record of a new one is another's.
+        present = [
+            one if one.host in before else replace(one, initiator_ext=None)
+            for one in _facts(self._root).sessions
+        ]
+        # Of several, the new one is this login's.
         session = max(
             (one for one in sessions_by(login, present) if one.host not in taken),
             key=lambda one: (one.host not in before, one.host or 0),

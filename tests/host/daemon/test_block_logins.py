@@ -261,6 +261,43 @@ def test_of_two_paths_by_one_port_the_lost_one_comes_back(site, known):
     assert {one.host: one.timeouts[0] for one in facts.sessions} == {0: 15, 1: 5}
 
 
+def test_a_number_of_a_host_that_is_used_again_says_nothing_of_the_former_one(site):
+    """Both sessions end, and the other target answers first."""
+    site.follow(TWO)
+    task = TaskRuns(site.task(), site.root.path, site.told)
+    task.run()
+    write = site.fake.write
+
+    def without_array(path, text, timeout_s):
+        is_array = "initiator_ext" not in text
+        return errno.ECONNRESET if is_array else write(path, text, timeout_s)
+
+    for host in (0, 1):
+        site.fake.remove(host)
+    site.fake.reuse_numbers()
+    site.fake.write = without_array
+    site.now += 600
+    assert task.run().sentence == "targets: 1 of 2 are not logged in"
+    sessions = BlockSessions(str(site.root.path))
+    logins = sessions.logins(site.block, sessions.facts())
+    hosts = {one.target.name: one.session and one.session.host for one in logins}
+    assert hosts == {"array": None, "other": 0}
+    site.fake.write = write
+    site.now += 600
+    assert task.run() == Result("targets: all are logged in", (), 60.0)
+
+
+def test_another_initiator_ext_gets_the_number_of_the_host_before(site):
+    site.follow(POLICY)
+    task = TaskRuns(site.task(), site.root.path, site.told)
+    task.run()
+    site.fake.remove(0)
+    site.fake.reuse_numbers()
+    site.follow(POLICY.replace("dest:", "initiator_ext: 0000000000000002, dest:"))
+    site.now += 600
+    assert task.run() == Result("targets: all are logged in", (), 60.0)
+
+
 @pytest.mark.parametrize(("name", "stays"), [("array", 1), ("other", 0)])
 def test_of_two_paths_by_one_port_one_stays_logged_out(site, name, stays):
     site.follow(TWO)
