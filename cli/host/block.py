@@ -131,7 +131,7 @@ class LogIn(HostVerb):
 class LogOut(HostVerb):
     """Log out from SRP and iSER targets that nothing uses."""
 
-    codes = f"0 logged out, 1 failed, 4 a LUN is in use, {OTHER_RUN}"
+    codes = f"0 logged out, 1 failed, 4 in use or perhaps another target's, {OTHER_RUN}"
     examples = ("array1", "0002c90300fb1230", "--all")
     more = (
         "A logout lasts until block login, the next boot or another block: in the\n"

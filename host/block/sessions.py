@@ -708,7 +708,8 @@ def leaving_sessions(
 
     A name is that of a target in ``logins``, which are those to all targets of the
     policy, an ioc_guid or an IQN. None: all of SRP, and those of iSER that ``logins``
-    have, as others may be VDSM's. Pure.
+    have, as others may be VDSM's. Raises Refused if a target's name means a session
+    that may be another target's. Pure.
     """
     # Targets of SRP and iSER may have the same name.
     own: dict[str, list[Session]] = {}
@@ -727,6 +728,15 @@ def leaving_sessions(
             for one in facts.sessions
             if one in own.get(name, ()) or name == one.iqn or guid == one.ioc_guid
         ]
+        for one in of_name:
+            rivals = [n for n, have in own.items() if n not in names and one in have]
+            if rivals and name != one.iqn and guid != one.ioc_guid:
+                raise Refused(
+                    "block-session-unclear",
+                    f"{one.title} may be {rivals[0]}'s session too: the kernel does "
+                    "not show its initiator_ext",
+                    "run ovirt-rdma-host block login first, or name both",
+                )
         if not of_name and name not in own:
             unknown.append(name)
         found += (one for one in of_name if one not in found)

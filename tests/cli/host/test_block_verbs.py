@@ -330,6 +330,31 @@ def test_a_name_means_one_of_two_targets_with_one_ioc_guid(host):
     assert host("block", "logout", GUID).out.count("logged out") == 2
 
 
+def test_a_session_that_may_be_another_targets_is_not_logged_out_by_name(host):
+    """As srp_daemon makes it: nobody knows its initiator_ext."""
+    second = SECOND.replace(OTHER, GUID)
+    host.follow(POLICY + second.replace("}", f", initiator_ext: {OTHER}}}"))
+    host.fake.session("srp-rxe0-1", {"id_ext": GUID, "ioc_guid": GUID})
+    result = host("block", "logout", "other")
+    text = f"{GUID} by rxe0/1 may be array's session too: the kernel does not show its"
+    result.refused(4, text, "block login")
+    host("block", "logout", "other", "-o", "json").error("block-session-unclear", 4)
+    # The kernel decides whose it is, and nobody has logged out.
+    assert host("block", "login").code == 0
+    assert len(host.fake.written) == 2
+    assert host("block", "logout", "other").out == f"{GUID} by rxe0/1: logged out.\n"
+    (session,) = host("block", "list", "-o", "json").document["sessions"]
+    assert session["host"] == 0
+
+
+@pytest.mark.parametrize("names", [("array", "other"), (GUID,), ("--all",)])
+def test_a_session_that_may_be_another_targets_is_logged_out_with_both(host, names):
+    second = SECOND.replace(OTHER, GUID)
+    host.follow(POLICY + second.replace("}", f", initiator_ext: {OTHER}}}"))
+    host.fake.session("srp-rxe0-1", {"id_ext": GUID, "ioc_guid": GUID})
+    assert host("block", "logout", *names).out == f"{GUID} by rxe0/1: logged out.\n"
+
+
 def test_a_name_of_two_kinds_of_targets_means_both(host):
     """LIO's of SRP, and its own of iSER without a session."""
     iser = (
