@@ -166,29 +166,25 @@ def _restore(
     """Set one value; return whether it is set then, and a sentence if that is news."""
     change, kind = setting.changes[0], kind_of_act(setting)
     value = host.read(change, place=setting.place).value
-    # The value that was written to a port of an adapter, or the number of its VFs.
+    # The value that was written to a port of an adapter.
     tried = under(host.root, f"{_TRIED}{kind.change.target.replace('/', '-')}")
     if value is not None and kind.accepts(value):
         tried.unlink(missing_ok=True)
         return True, ""
-    is_number = isinstance(kind, VfNumber)
-    has_vfs = is_number and value not in (None, "0")
-    # Writing it to a port recreates the netdevs, which starts this unit again: without
-    # the record, a value that the kernel never accepts would be written endlessly. A
-    # driver may enable fewer VFs than asked.
-    refused = tried.exists() and read_file(tried).decode() == change.after
-    if refused and (kind.port or has_vfs):
-        return False, f"stays {value}: an earlier write was not accepted"
     users: tuple[str, ...] = ()
-    if has_vfs:
-        users = ("somebody else has set it",)
+    if isinstance(kind, VfNumber) and value not in (None, "0"):
+        users = ("somebody else has set it, or its driver enables no more",)
     elif setting.effect == LINK_DOWN:
         # Read under the lock: somebody may have started to use the netdev meanwhile.
         present = kind_of_act(host.present(setting))
         users = present.interrupts(NetdevUsers(_without_stored(facts())))
     if users:
         return False, f"stays {value}: in use ({', '.join(users)})"
-    if kind.port or is_number:
+    if kind.port:
+        # Writing it recreates the netdevs, which starts this unit again: without the
+        # record, a value that the kernel never accepts would be written endlessly.
+        if tried.exists() and read_file(tried).decode() == change.after:
+            return False, f"stays {value}: an earlier write was not accepted"
         tried.write_text(change.after or "")
     try:
         host.do(setting)
