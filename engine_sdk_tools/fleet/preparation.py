@@ -680,7 +680,7 @@ def continued(
         not ids
         or ids != {host.id for host in hosts}
         or any(getattr(request, o) != getattr(state, o) for o in _OPTIONS)
-        or request.canary not in (None, now.hosts[0].name)
+        or request.canary in {record.name for record in now.hosts[1:]}
     ):
         if now.in_progress:
             refuse_others(now)

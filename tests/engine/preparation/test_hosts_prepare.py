@@ -211,6 +211,15 @@ def test_the_cluster_of_an_interrupted_run_goes_first(clusters):
     assert has == {name: name == "host03" for name in has}
 
 
+def test_a_run_is_continued_with_the_canary_of_another_cluster(clusters):
+    words = ("--by", "reinstall", "-y")
+    clusters.killed(0, "host01", "host02", "host04", *words, applied=True)
+    found = clusters.run(*words, "--canary", "host03", "-o", "json")
+    assert found.code == 0, found
+    assert [c["cluster"] for c in found.document["data_centers"]] == ["cl1", "cl2"]
+    assert "continues the interrupted" in found.err
+
+
 def test_a_failure_stops_the_next_data_center_too(capsys, tmp_path):
     world = sample_world(hosts=4, domains=("data1",), default_data_center=True)
     (other,) = (c.id for c in world.clusters.values() if c.name == "Default")
