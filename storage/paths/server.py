@@ -297,8 +297,7 @@ class Server:
         }
         if {key[0] for key in seen} - {key[0] for key in self.connections}:
             for path in self.paths.values():
-                # A new mount may have one more connection.
-                path.prove_after = min(path.prove_after, now)
+                path.prove_after = -math.inf  # a new mount may have one more connection
         self.connections = {k: c for k, c in self.connections.items() if k in seen}
         # The kernel does not show the main one while it is not connected.
         order = sorted(
