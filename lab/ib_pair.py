@@ -74,11 +74,6 @@ class IbPair:
         """The hypervisor's HCA: ``mlx4_0``."""
         return self.fabric.devices[0]
 
-    @property
-    def server_device(self) -> str:
-        """The server's HCA: ``mlx4_1``."""
-        return self.fabric.devices[1]
-
     def start(self) -> None:
         """Set up both hosts; also after the hypervisor was off, with the server."""
         guest = self.hypervisor

@@ -291,7 +291,7 @@ class MovePaths(Task):
         self._shares: dict[str, float] = {}
         # Since when each switch is shown, those of our mounts, and when a proof had
         # connections of its own last.
-        self._since: dict[str, float] = {}
+        self._since: Optional[dict[str, float]] = None
         self._switches: set[str] = set()
         self._proved = float("-inf")
         self._neighbours: dict[tuple[str, str], str] = {}
@@ -346,15 +346,18 @@ class MovePaths(Task):
         now = self._clock()
         transports = read_transports(self._tree, [])
         shown = transports or ()
-        # What was there before the daemon began is not new.
-        new = now if self._since else float("-inf")
-        self._since = {one.switch: self._since.get(one.switch, new) for one in shown}
-        self._switches &= {*self._since}
+        if transports is not None:
+            # What was there before the daemon began is not new.
+            new = float("-inf") if self._since is None else now
+            since = self._since or {}
+            self._since = {one.switch: since.get(one.switch, new) for one in shown}
+            self._switches &= {*self._since}
         if self._proof is not None:
             self._proved = now
         if now - self._seldom >= _SELDOM_S:
             self._look_seldom(turn, now)
-            self._switches = self._of_mounts(shown, now)
+            if transports is not None:
+                self._switches = self._of_mounts(shown, now)
         ours = [one for one in shown if one.switch in self._switches]
         for addresses, server in self._servers.items():
             links = self._links(addresses)
@@ -384,10 +387,11 @@ class MovePaths(Task):
         if now - self._proved <= _PROOF_GONE_S:
             return self._switches
         ours = {m.address for one in self._servers.values() for m in one.mounts}
+        since = self._since or {}
         return {
             one.switch
             for one in shown
-            if (one.destination in ours and now - self._since[one.switch] >= _SHOWN_S)
+            if (one.destination in ours and now - since[one.switch] >= _SHOWN_S)
             # Not readable for once.
             or (not one.destination and one.switch in self._switches)
         }
@@ -482,8 +486,7 @@ class MovePaths(Task):
         path = server.paths[address]
         # Mounts of containers: a route that is unreachable ends their I/O.
         values = (option_value(m.options, "fatal_neterrors") for m in server.mounts)
-        stays = path.judge()[0] != DOWN and not path.may_work
-        if stays or path.link is None or set(values) - {None, "none"}:
+        if path.judge()[0] != DOWN or path.link is None or set(values) - {None, "none"}:
             return None
         return Lever(self.root, address, path.link, self._run)
 

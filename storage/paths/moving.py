@@ -40,9 +40,11 @@ from ovirt_rdma.host.system.safe_file import read_file
 from ovirt_rdma.host.system.signals import default_signals
 from ovirt_rdma.host.system.tree import VDSM_GID, VDSM_UID
 from ovirt_rdma.storage.health.signs import Child, reaped
-from ovirt_rdma.storage.paths.server import FOREIGN, TRUNKING, Key, Link
+from ovirt_rdma.storage.paths.server import FOREIGN, Key, Link
 from ovirt_rdma.storage.transport import NFS_TCP_PORT
 
+# The versions of NFS with which the kernel gives a client more connections.
+_TRUNKING = ("4.1", "4.2")
 # A write to a connection that is connected takes no time, unless a request that is
 # being sent has the lock in that moment: then it is not woken either.
 QUICK_S = 0.4
@@ -359,7 +361,7 @@ def prove_address(mount: NfsMount, address: str) -> str:
             same = _is_same(libc, Path(mount.mountpoint), place)
             _checked(libc.umount2(what[1].encode(), 0))
             break
-    if not why and same and version in TRUNKING and address != mount.address:
+    if not why and same and version in _TRUNKING and address != mount.address:
         why = _mount(_options(mount, version, RDMA), what)
         # ``mount`` was seen seconds ago; what is shown follows each move.
         shown = {one.mountpoint: one.address for one in HostReader("/").nfs_mounts()}
@@ -391,7 +393,7 @@ def _asked(mount: NfsMount, mounts: Iterable[NfsMount]) -> list[str]:
     if mount.version == "3":
         return [_options(mount, "3", RDMA)]
     used = {(other.version, other.protocol) for other in (mount, *mounts)}
-    able = [(version, RDMA) for version in (*reversed(TRUNKING), "4.0")]
+    able = [(version, RDMA) for version in (*reversed(_TRUNKING), "4.0")]
     # For a server that has one version only.
     able.append((mount.version or "", TCP))
     return [_options(mount, *one) for one in able if one not in used]

@@ -39,8 +39,6 @@ from ovirt_rdma.storage.readiness import module_fix
 STALL_S = 1.0
 # So long after a request was done, a connection works: longer than an answer may take.
 _WORKS_S = 3.0
-# The kernel gets no connection for so long: it has none. More than an attempt takes.
-_LOST_S = 3.0
 # So long after its last sign of use, one that is not connected is waited for.
 _RECENT_S = 10.0
 # A path that answered while requests wait is not asked again at once: it is the server.
@@ -57,9 +55,6 @@ _FLAPPING_S, _LONGEST_RETURN_S = 600.0, 600.0
 
 # Part of what a proof says of an address that is another server's.
 FOREIGN = "is not an address of"
-
-# The versions of NFS with which the kernel gives a client more connections.
-TRUNKING = ("4.1", "4.2")
 
 Key = tuple[str, str]
 """The folders of a connection: ``switch-3``, ``xprt-5-rdma``."""
@@ -130,11 +125,6 @@ class _Connection:
 
     def is_suspect(self, now: float) -> bool:
         return now >= self.suspect_at
-
-    def is_lost(self, now: float) -> bool:
-        """Whether the kernel itself gets no connection for its requests."""
-        since = math.inf if self.waits_since is None else self.waits_since
-        return not self.is_connected and now - since >= _LOST_S
 
     @property
     def suspect_at(self) -> float:
@@ -210,7 +200,8 @@ class Path:
     @property
     def may_work(self) -> bool:
         """Whether it is proven, and lacks nothing but an answer: it cannot be asked."""
-        return self.proven is not None and self.judge()[:2] == (UNPROVEN, self.unknown)
+        lacks_nothing = self.judge()[1] in ("", self.unknown)
+        return bool(self.unknown) and self.proven is not None and lacks_nothing
 
     @property
     def has_answered(self) -> bool:
@@ -430,8 +421,6 @@ class Server:
         """
         if self.problem or self._is_in_need(now) or not self.connections:
             return None
-        count = Counter(switch for switch, _ in self.connections)
-        lacks = min(count.values()) < len(self.addresses)
         for path in self.paths.values():
             # Another hardware address is asked at once: of a NAS, it may be the other
             # controller.
@@ -443,9 +432,7 @@ class Server:
             # Those of VDSM first: a proof may read them as VDSM's user.
             by_whom = sorted(self.mounts, key=lambda m: not is_vdsms(m.mountpoint))
             for mount in by_whom if path.is_linked and answers and due else ():
-                trunks = lacks and mount.version in TRUNKING
-                other = mount.address != path.address
-                if unproven or (other and (trunks or path.prove_after > 0)):
+                if unproven or mount.address != path.address:
                     server = Export.parse(mount.source).server
                     wanted.setdefault((server, mount.address), mount)
             if wanted:
@@ -472,10 +459,9 @@ class Server:
             if now < one.not_before:
                 continue
             target = None
-            stuck = state == UNPROVEN and one.is_suspect(now)
-            if stuck and path.unknown:
-                # A slow server, or a dead one: what the kernel does tells.
-                stuck, sentence = one.is_lost(now), _LOST
+            # Where nothing can be asked, a server that is slow looks like one that is
+            # gone, and to move each time would never end.
+            stuck = state == UNPROVEN and one.is_suspect(now) and not path.unknown
             if state == DOWN or stuck:
                 others = [p for p in self.paths.values() if p is not path]
                 able = [p.address for p in others if self._is_usable(p, now)]
@@ -546,4 +532,3 @@ class Server:
 
 
 _SPREAD = "each path gets a connection"
-_LOST = "the kernel gets no connection there"

@@ -74,15 +74,20 @@ def asking(tmp_path):
                 stderr=subprocess.PIPE,
                 text=True,
             )
-            while not (begun := tmp_path / "begun").exists() or not begun.read_text():
+            end = time.monotonic() + LIMIT_S
+
+            def wait() -> None:
                 assert process.poll() is None, process.communicate()
+                assert time.monotonic() < end
                 time.sleep(0.02)
+
+            while not (begun := tmp_path / "begun").exists() or not begun.read_text():
+                wait()
             folder = Path(begun.read_text())
             begun.unlink()
             # A program that is being loaded has no environment yet to identify it.
             while len(living(folder)) < 2:
-                assert process.poll() is None, process.communicate()
-                time.sleep(0.02)
+                wait()
             return process, folder
 
         yield start

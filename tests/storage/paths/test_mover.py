@@ -402,18 +402,6 @@ def test_two_servers_behind_one_cable_are_moved_at_once(
     assert asked == [[("switch-0", "xprt-0-rdma"), ("switch-7", "xprt-9-rdma")]]
 
 
-@pytest.mark.parametrize("unknown", ["this host has no RDMA CM", ""])
-def test_a_lever_frees_what_the_kernel_has_lost_and_nobody_can_ask(
-    host: Host, unknown: str
-):
-    host.run()
-    (server,) = host.task._servers.values()
-    path = server.paths[A1]
-    assert host.task._lever(server, A1) is None
-    path.answered, path.alive, path.unknown = None, False, unknown
-    assert bool(host.task._lever(server, A1)) == bool(unknown)
-
-
 def test_a_proof_ends_also_when_its_mount_is_gone(host: Host):
     """Or the run lasted until its deadline, with the policy of its beginning."""
     host.run()

@@ -31,7 +31,6 @@ SETTINGS = (
     "ipv4",
     "ipv6",
 )
-NETS = "/var/lib/vdsm/{}/netconf/nets"
 
 
 @dataclass
