@@ -96,8 +96,8 @@ def srp_logins(
 
 
 def _with_sessions(logins: list[Login], sessions: Sequence[Session]) -> list[Login]:
-    """Return SRP ``logins``, each with its session. Of fewer sessions than logins that
-    cannot be told apart none is given away: the kernel knows which login is missing.
+    """Return SRP ``logins``, each with its session. Where several logins fit and there
+    are fewer sessions, none has one: the kernel knows which login is missing.
     """
     given, left = [], list(sessions)
     known = [one for one in sessions if one.initiator_ext]

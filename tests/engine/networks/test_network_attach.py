@@ -271,7 +271,7 @@ def test_the_gateway_and_the_other_ip_version_stay(session, double, span, gatewa
     assert [row.act for row in planned(session, request=request).rows] == [NOTHING]
 
 
-@pytest.mark.parametrize("way", ["proven", "taken back", "taken back, answer lost"])
+@pytest.mark.parametrize("way", ["proven", "rolled back", "rolled back, answer lost"])
 @pytest.mark.parametrize("routes", [False, True])
 @pytest.mark.parametrize("span", ["10.20.0.51/24", "fd00:20::51/64"])
 def test_a_gateway_of_ipv6_stays_only_with_the_default_route(

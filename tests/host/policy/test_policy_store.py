@@ -369,7 +369,7 @@ class TestPolicySource:
 
     @pytest.fixture
     def followed(self, path, log):
-        """A source whose policy is in force, and said to be."""
+        """A source whose policy is in force, as the log says."""
         store(policy(), "p.yaml", path)
         source = PolicySource(path)
         source.current()
