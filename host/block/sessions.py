@@ -735,7 +735,7 @@ def leaving_sessions(
                     "block-session-unclear",
                     f"{one.title} may be {rivals[0]}'s session too: the kernel does "
                     "not show its initiator_ext",
-                    "run ovirt-rdma-host block login first, or name both",
+                    "ovirt-rdma-host block login shows whose it is; or name both",
                 )
         if not of_name and name not in own:
             unknown.append(name)

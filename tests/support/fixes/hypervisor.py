@@ -10,6 +10,7 @@ from typing import Any
 from ovirt_rdma.host.changes.journal import Journal, refuse_while_open
 from ovirt_rdma.host.errors import Refused
 from ovirt_rdma.host.paths import (
+    BLOCK_SESSIONS_JSON,
     DROPIN_LINK,
     LAUNCHER,
     POLICY_COPY,
@@ -426,6 +427,19 @@ BLOCK = {
             run("block login"),
             follow(
                 f"version: 1\nblock: {{srp: [{{{TARGET}, fast_io_fail_tmo: 5}}]}}\n"
+            ),
+        ),
+    ),
+    "session that may be another target's": Row(
+        fixed("host/block/sessions.py:leaving_sessions", LOGIN),
+        "block logout other",
+        all_of(
+            follow(f"version: 1\nblock: {{srp: [{{{TARGET}}}]}}\n"),
+            run("block login"),
+            remove(BLOCK_SESSIONS_JSON),
+            follow(
+                f"version: 1\nblock: {{srp: [{{{TARGET}}}, "
+                f"{{{TARGET.replace('array', 'other')}, initiator_ext: {GUID}}}]}}\n"
             ),
         ),
     ),
