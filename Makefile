@@ -19,6 +19,8 @@ HYPERVISOR_PYTHONS := $(strip $(foreach v,3.9 3.12,\
 # What an engine's admin has exported must not change what the tests do; the lab's
 # own settings (docs/lab.md) stay.
 unexport $(filter-out OVIRT_RDMA_%,$(filter OVIRT_%,$(.VARIABLES)))
+# Images of containers set it; each pytest would rewrite all assertions again (10 s).
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

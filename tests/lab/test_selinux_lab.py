@@ -30,7 +30,7 @@ POLICY = f"""\
 version: 1
 nfs:
   health_interval: 10
-  readiness_timeout: 30
+  defaults: {{readiness_timeout: 30}}
   rules: [{{name: store, server: 10.99.0.1, transport: require-rdma}}]
 host:
   metrics_folder: {METRICS}
