@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Rules for virtual functions (SR-IOV) and for the link types of ports. Pure.
 
-VFs that a virtual machine has (vfio-pci) are never changed: a finding names them.
+VFs that a virtual machine has are never changed: a finding names them.
 
 The GUIDs of a VF are the first 64 bits of SHA-256 over five lines: ``ovirt_rdma VF
 1``, the host's id in VDSM, the node GUID of the physical function's RDMA

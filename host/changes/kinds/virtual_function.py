@@ -32,9 +32,9 @@ from ovirt_rdma.host.collect.rdma import PCI_DEVICES
 from ovirt_rdma.host.collect.tools import rows, virtual_functions
 from ovirt_rdma.host.facts.devices import (
     NO_GUID,
-    VFIO,
     Guid,
     VirtualFunction,
+    is_passthrough,
     mlx4_function,
 )
 from ovirt_rdma.host.facts.uses import NetdevUsers
@@ -188,7 +188,7 @@ class _OfVfs(Kind):
         """Raise EffectFailed if a virtual machine has the VF. The kernel would wait
         until it is shut down, and nothing could end that wait.
         """
-        if self._driver(host, address) == VFIO:
+        if is_passthrough(self._driver(host, address)):
             raise EffectFailed(
                 "vf-in-virtual-machine",
                 f"{self._vf(number)} ({address}) is in use by a virtual machine",

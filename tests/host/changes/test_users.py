@@ -23,7 +23,6 @@ from ovirt_rdma.host.changes.undo import UndoChange
 from ovirt_rdma.host.daemon.partitions import in_use_because
 from ovirt_rdma.host.errors import Refused
 from ovirt_rdma.host.facts.devices import (
-    VFIO,
     Adapter,
     Ipoib,
     Netdev,
@@ -397,8 +396,9 @@ def test_an_adapters_netdev_in_a_container(name, ask):
     assert "container: netdev ens1" in ask(host(uses=[use]), CASES[name])
 
 
-def test_a_vf_that_a_virtual_machine_has_counts_for_its_adapter():
-    facts = host(vf=replace(VF0, driver=VFIO, netdev=None))
+@pytest.mark.parametrize("driver", ["vfio-pci", "mlx5_vfio_pci"])
+def test_a_vf_that_a_virtual_machine_has_counts_for_its_adapter(driver):
+    facts = host(vf=replace(VF0, driver=driver, netdev=None))
     number = Change(VF, IB, "0", "1", "number")
     undo = UndoChange(None, AtomicChange("VF-01/x", LIVE, (number,)))
     ((_, users),) = interrupted_users([[undo]], facts)

@@ -32,6 +32,7 @@ pytestmark = pytest.mark.hypervisor
 PF = "0000:5e:00.0"
 DEVICES = "sys/bus/pci/devices"
 ZERO = "0000:0000:0000:0000"
+GUEST_DRIVERS = ("vfio-pci", "mlx5_vfio_pci", "hisi_acc_vfio_pci")
 NODE, PORT = "0e11:2233:4455:6600", "0e11:2233:4455:6601"
 
 
@@ -53,7 +54,7 @@ class Kernel:
         self.pf = pf
         (pf / "sriov_numvfs").write_text("0\n")
         (pf / "sriov_drivers_autoprobe").write_text("1\n")
-        for driver in ("mlx5_core", "vfio-pci"):
+        for driver in ("mlx5_core", *GUEST_DRIVERS):
             (root / "sys/bus/pci/drivers" / driver).mkdir(parents=True)
 
     @property
@@ -98,9 +99,8 @@ class Kernel:
         if present and wanted:
             raise OSError(errno.EBUSY, "Device or resource busy")
         for number in range(present):
-            assert (self.folder(number) / "driver").resolve().name != "vfio-pci", (
-                "hangs"
-            )
+            driver = (self.folder(number) / "driver").resolve().name
+            assert driver not in GUEST_DRIVERS, "hangs"
             (self.folder(number) / "driver").unlink(missing_ok=True)
             (self.folder(number) / "driver_override").unlink()
             self.folder(number).rmdir()
@@ -201,13 +201,14 @@ def test_undo_restores_what_was_there(kernel):
     assert kernel.guids[1] == kernel.seen[1] == earlier
 
 
+@pytest.mark.parametrize("driver", GUEST_DRIVERS)
 @pytest.mark.parametrize(
     "change", [GUIDS, Change(VF, PF, None, "1=-", "drivers"), number(0)]
 )
-def test_a_vf_of_a_virtual_machine_is_left(kernel, change):
+def test_a_vf_of_a_virtual_machine_is_left(kernel, change, driver):
     effects = kernel.effects
     effects.do(act(number(2)))
-    kernel.bind(1, "vfio-pci")
+    kernel.bind(1, driver)
     with problem("vf-in-virtual-machine"):
         effects.do(act(change))
     with problem("vf-in-virtual-machine"):
