@@ -304,6 +304,21 @@ def test_at_boot_the_host_is_read_once_for_all_vfs(kernel, read):
     assert list(kernel.guids.values()) == [[NODE, PORT]] * 8
 
 
+def test_at_boot_the_unit_of_a_vfs_netdev_looks_for_the_pfs_netdevs_once(kernel):
+    """Each VF with a driver starts such units, and they wait for each other."""
+    guids = [act(replace(GUIDS, after=f"{n}={NODE}/{PORT}")) for n in range(8)]
+    acts = tuple(replace(one, run=1, number=n) for n, one in enumerate(guids))
+    Journal(kernel.root).write(Ledger((Run(1, "apply", "", acts=acts, outcome="done"),)))
+    effects, looked = kernel.effects, []
+    names = effects.tree.names
+    effects.tree.names = lambda folder: looked.append(folder) or names(folder)
+    said: list[str] = []
+    assert not boot.restore_netdev(
+        kernel.root, kernel.run, "ib7", said.append, effects
+    )
+    assert (said, looked.count("/sys/class/net")) == ([], 1)
+
+
 IN_USE = "in use (somebody else has set it, or its driver enables no more)"
 
 
