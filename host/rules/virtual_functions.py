@@ -26,7 +26,7 @@ from ovirt_rdma.host.facts.devices import (
     VirtualFunction,
 )
 from ovirt_rdma.host.facts.infiniband import partition_of
-from ovirt_rdma.host.policy.model import DERIVED, ETH, IB, VfRule, vf_rule_for
+from ovirt_rdma.host.policy.model import DERIVED, ENABLE, ETH, IB, VfRule, vf_rule_for
 from ovirt_rdma.host.rules.base import (
     LINK_DOWN,
     LIVE,
@@ -463,19 +463,22 @@ def _outcomes(
     )
     before = {} if pf.made else present
     bound = {vf.number for vf in pf.vfs if vf.number in change and vf.driver}
-    again = bound if rebinds else set()
+    again = rebinds and bound
+    # All but a link that is up then: mlx4 tells a VF's driver of new GUIDs and P_Keys,
+    # and IPoIB drops its paths (ipoib_event, ulp/ipoib/ipoib_verbs.c).
+    interrupted = {number for number in bound if wanted[number] != ENABLE}
     yield about.step(
         f"{sentence}; their drivers are bound again" if again else sentence,
         "none yet" if pf.made else f"{counted} differ",
         "as the policy requires",
-        LINK_DOWN if again else LIVE,
+        LINK_DOWN if interrupted else LIVE,
         undo="restores the earlier values",
         # One for each VF: a later run may change others, and each has its own value.
         changes=tuple(
             Change(VF, pf.address, _text(n, before), _text(n, wanted), name)
             for n in sorted(change)
         ),
-        users=view.users.of_vfs(pf.address, again),
+        users=view.users.of_vfs(pf.address, interrupted),
         **more,
     )
 

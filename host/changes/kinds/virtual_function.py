@@ -39,6 +39,7 @@ from ovirt_rdma.host.facts.devices import (
 )
 from ovirt_rdma.host.facts.uses import NetdevUsers
 from ovirt_rdma.host.paths import NET_CLASS
+from ovirt_rdma.host.policy.model import ENABLE
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, SYSFS, VF, Change
 from ovirt_rdma.host.system.commands import CommandFailed
 
@@ -99,14 +100,18 @@ class _OfVfs(Kind):
 
     @property
     def effect(self) -> str:
-        return LINK_DOWN if self.undo_interrupts else LIVE
+        return LINK_DOWN if self._interrupts(self.change.after) else LIVE
 
     def interrupts(self, users: NetdevUsers) -> tuple[str, ...]:
         return users.of_vfs(self.change.target, self._numbers)
 
     @property
     def undo_interrupts(self) -> bool:
-        return self.PROPERTY in (VF_NUMBER, VF_GUIDS, VF_DRIVERS)
+        return self._interrupts(self.change.before)
+
+    def _interrupts(self, values: Optional[str]) -> bool:
+        """Whether those who use the VFs lose something if ``values`` are set."""
+        return True
 
     @property
     def _numbers(self) -> tuple[int, ...]:
@@ -372,6 +377,10 @@ class VfStates(_OfVfs):
     PROPERTY = VF_STATES
     VALUE = "(?:auto|enable|disable)"
     NEW = "auto"
+
+    def _interrupts(self, values: Optional[str]) -> bool:
+        # auto may be down too: it follows the port.
+        return set(_by_number(values).values()) != {ENABLE}
 
     def _present(self, host: Host, present: dict[int, str]) -> dict[int, str]:
         return {

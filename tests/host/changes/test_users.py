@@ -190,6 +190,13 @@ CASES = {
         vfs=VfRule(1, "virtual functions 1", 1, device="mlx5_1"),
         removes=True,
     ),
+    "link state of VFs": Case(
+        "VF-03/mlx5_1",
+        "ib5v0",
+        Change(VF, IB, "0=auto", "0=disable", "link-states"),
+        vfs=VfRule(1, "virtual functions 1", 1, device="mlx5_1", link_state="disable"),
+        removes=True,
+    ),
 }
 
 
@@ -410,11 +417,14 @@ def test_a_vf_that_a_virtual_machine_has_counts_for_its_adapter(driver):
     [
         (Change(VF, IB, "0", "1", "number"), ("nfs: WHO",)),
         (Change(VF, IB, "0=-", "0=mlx5_core", "drivers"), ("nfs: WHO",)),
-        (Change(VF, IB, "0=auto", "0=enable", "link-states"), ()),
+        (Change(VF, IB, "0=auto", "0=enable", "link-states"), ("nfs: WHO",)),
+        (Change(VF, IB, "0=enable", "0=disable", "link-states"), ()),
     ],
 )
 def test_the_revert_of_a_live_step_for_vfs_asks_who_uses_them(change, users):
-    """Making a VF and binding its driver is live; the undo removes its netdev."""
+    """Making a VF and binding its driver is live; the undo removes its netdev. A link
+    that is enabled stays up; with auto it may go down with the port.
+    """
     facts = mounted(host(), "ib5v0")
     undo = UndoChange(None, AtomicChange("VF-01/x", LIVE, (change,)))
     found = [user for _, named in interrupted_users([[undo]], facts) for user in named]

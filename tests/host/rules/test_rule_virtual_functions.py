@@ -173,6 +173,36 @@ def test_a_netdev_of_a_vf_that_is_in_use():
 
 
 @pytest.mark.parametrize(
+    ("had", "wanted", "effect"),
+    [
+        ("auto", "enable", LIVE),
+        ("disable", "enable", LIVE),
+        ("auto", "disable", LINK_DOWN),
+        ("enable", "auto", LINK_DOWN),
+    ],
+)
+def test_the_link_of_a_vf_that_is_in_use_does_not_go_down_unasked(had, wanted, effect):
+    states = {"link_state": had, "driver": "mlx5_core"}
+    vfs = [vf(n, netdev=f"ib{n + 1}", **states) for n in range(4)]
+    uses = (NetdevUse("ib3", "nfs", "10.0.0.1:/data"),)
+    rule = replace(RULE, guids="keep", link_state=wanted)
+    step = outcomes(facts(*vfs, uses=uses), rule)[0]["VF-03"]
+    assert (step.effect, bool(step.users)) == (effect, effect == LINK_DOWN)
+
+
+@pytest.mark.parametrize("rule", ["VF-02", "VF-03"])
+def test_what_mlx4_tells_the_driver_of_a_vf_interrupts_its_users(rule):
+    """IPoIB drops its paths (ipoib_event, drivers/infiniband/ulp/ipoib)."""
+    port = replace(PORT, pkeys=(PKey(0, "0xffff"),))
+    used = vf(0, driver="mlx4_core", netdev="ib1")
+    uses = (NetdevUse("ib1", "nfs", "10.0.0.1:/data"),)
+    found = facts(used, driver="mlx4_core", port=port, uses=uses)
+    steps, _ = outcomes(found, replace(RULE, count=1, pkeys=("0xffff",)))
+    step = steps[rule]
+    assert (step.effect, step.users) == (LINK_DOWN, ("nfs: 10.0.0.1:/data",))
+
+
+@pytest.mark.parametrize(
     ("found", "says"),
     [
         (facts(vf(0)), "echo 0 > /sys/bus/pci/devices/0000:5e:00.0/sriov_numvfs"),
