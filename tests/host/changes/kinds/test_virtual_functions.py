@@ -15,9 +15,11 @@ from __future__ import annotations
 import errno
 import json
 from dataclasses import replace
+from itertools import count
 
 import pytest
 from support.host.effects_host import MemoryJournal, Told, apply_steps, recover
+from support.killed import Killed
 from support.problems import problem
 
 from ovirt_rdma.host.changes import boot
@@ -50,6 +52,7 @@ class Kernel:
         (root / DEVICES).mkdir(parents=True)
         (root / DEVICES / PF).symlink_to(pf)
         (root / "sys/class/net/ib0").mkdir(parents=True)
+        (root / "run/ovirt-rdma").mkdir(parents=True)
         (root / "sys/class/net/ib0/device").symlink_to(pf)
         self.pf = pf
         (pf / "sriov_numvfs").write_text("0\n")
@@ -60,6 +63,34 @@ class Kernel:
     @property
     def effects(self) -> HostEffects:
         return HostEffects(self.root, self.run, write=self.write)
+
+    def killed_at(self, last: int) -> HostEffects:
+        """Return effects of a process that gets SIGKILL before it does the effect
+        number ``last``, from 0; it does none after that.
+        """
+        effects = iter(range(last))
+
+        def counted(effect, *what):
+            if next(effects, None) is None:
+                raise Killed
+            return effect(*what)
+
+        return HostEffects(
+            self.root,
+            lambda argv: counted(self.run, argv) if "set" in argv else self.run(argv),
+            write=lambda *what: counted(self.write, *what),
+        )
+
+    def left(self) -> tuple[str, dict[int, tuple[str, str]]]:
+        """Return what a kill may leave: the PF's autoprobe, and of each VF the driver
+        and its override.
+        """
+        vfs = {}
+        for number in range(int((self.pf / "sriov_numvfs").read_text())):
+            driver = (self.folder(number) / "driver").resolve().name
+            override = (self.folder(number) / "driver_override").read_text().strip()
+            vfs[number] = driver, override
+        return (self.pf / "sriov_drivers_autoprobe").read_text().strip(), vfs
 
     def address(self, number: int) -> str:
         return f"0000:5e:00.{number + 1}"
@@ -388,6 +419,36 @@ def test_which_vfs_may_be_of_a_run_that_was_killed(kernel, found, boot_id, left)
     whys = [one.why.id for one in result.left]
     assert whys == (["value-changed-by-others"] if left != "0" else [])
     assert journal.ledger().applied == ()
+
+
+def step(*changes: Change) -> Step:
+    return Step("VF-01", "mlx5_0", "", "", "", "live", "", "", changes)
+
+
+@pytest.mark.parametrize(
+    ("there", "steps"),
+    [
+        (0, [step(number(2)), replace(step(GUIDS), rule="VF-02")]),
+        (2, [step(DRIVERS)]),
+    ],
+)
+def test_a_kill_leaves_nothing_that_was_set_meanwhile(tmp_path, there, steps):
+    """The probe of VFs' drivers stays on, and no VF has a driver_override."""
+    facts = Facts("hv1", "5.14.0", 1.0)
+    for last in count():
+        kernel, journal = Kernel(tmp_path / str(last)), MemoryJournal()
+        kernel.write(kernel.pf / "sriov_numvfs", f"{there}".encode())
+        if there:
+            (kernel.folder(1) / "driver").unlink()
+        found = kernel.left()
+        try:
+            apply_steps(kernel.killed_at(last), journal, steps, Told(), facts)
+            break
+        except Killed:
+            recover(kernel.effects, journal, 1.0, Told())
+        assert kernel.left() == found
+        assert journal.ledger().applied == ()
+    assert last >= 3
 
 
 def iov(kernel: Kernel, path: str):
