@@ -59,6 +59,8 @@ def boot_settings(ledger: Ledger) -> tuple[AtomicChange, ...]:
                 continue
             place = entry.place or Place()
             key = _property(kind, place)
+            if change.before == change.after and key not in settings:
+                continue  # not set by us: only an undo needs it
             settings.pop(key, None)  # so that it comes last
             settings[key] = replace(
                 entry,

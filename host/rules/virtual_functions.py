@@ -462,8 +462,8 @@ def _outcomes(
         f"the {label} of {counted} of {pf.name} are not those of the policy"
     )
     before = {} if pf.made else present
-    bound = {vf.number for vf in pf.vfs if vf.number in change and vf.driver}
-    again = rebinds and bound
+    bound = {vf.number: vf.driver for vf in pf.vfs if vf.number in change and vf.driver}
+    again = bound if rebinds else {}
     # All but a link that is up then: mlx4 tells a VF's driver of new GUIDs and P_Keys,
     # and IPoIB drops its paths (ipoib_event, ulp/ipoib/ipoib_verbs.c).
     interrupted = {number for number in bound if wanted[number] != ENABLE}
@@ -474,9 +474,13 @@ def _outcomes(
         LINK_DOWN if interrupted else LIVE,
         undo="restores the earlier values",
         # One for each VF: a later run may change others, and each has its own value.
+        # A driver first: if it is not bound again, the undo, which comes to it last,
+        # knows it.
         changes=tuple(
-            Change(VF, pf.address, _text(n, before), _text(n, wanted), name)
+            Change(VF, pf.address, _text(n, old), _text(n, new), of)
+            for of, old, new in (("drivers", again, again), (name, before, wanted))
             for n in sorted(change)
+            if n in new
         ),
         users=view.users.of_vfs(pf.address, interrupted),
         **more,

@@ -168,6 +168,12 @@ def test_a_netdev_of_a_vf_that_is_in_use():
     steps, _ = outcomes(facts(*vfs, uses=uses))
     step = steps["VF-02"]
     assert (step.effect, step.users) == (LINK_DOWN, ("nfs: 10.0.0.1:/data",))
+    # The undo binds them last, whatever has become of them.
+    drivers = [
+        Change(VF, ADDRESS, *[f"{n}=mlx5_core"] * 2, "drivers") for n in range(4)
+    ]
+    assert step.changes[:4] == tuple(drivers)
+    assert {change.name for change in step.changes[4:]} == {"guids"}
     with pytest.raises(Refused):
         gate([step])
 

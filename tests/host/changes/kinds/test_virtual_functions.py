@@ -81,15 +81,15 @@ class Kernel:
             write=lambda *what: counted(self.write, *what),
         )
 
-    def left(self) -> tuple[str, dict[int, tuple[str, str]]]:
-        """Return what a kill may leave: the PF's autoprobe, and of each VF the driver
-        and its override.
+    def left(self) -> tuple[str, dict[int, tuple[str, ...]]]:
+        """Return what a kill may leave: the PF's autoprobe, and of each VF the driver,
+        its override and its GUIDs.
         """
         vfs = {}
         for number in range(int((self.pf / "sriov_numvfs").read_text())):
             driver = (self.folder(number) / "driver").resolve().name
             override = (self.folder(number) / "driver_override").read_text().strip()
-            vfs[number] = driver, override
+            vfs[number] = driver, override, *self.guids[number]
         return (self.pf / "sriov_drivers_autoprobe").read_text().strip(), vfs
 
     def address(self, number: int) -> str:
@@ -191,6 +191,11 @@ def number(count: int) -> Change:
 GUIDS = Change(VF, PF, None, f"1={NODE}/{PORT}", "guids")
 STATES = Change(VF, PF, None, "0=disable 1=disable", "link-states")
 DRIVERS = Change(VF, PF, None, "1=mlx5_core", "drivers")
+# As VF-02 has it for a VF with a driver.
+REBOUND = (
+    replace(DRIVERS, before=DRIVERS.after),
+    replace(GUIDS, before=f"1={ZERO}/{ZERO}"),
+)
 
 
 def test_vfs_are_made_without_a_driver(kernel):
@@ -339,14 +344,14 @@ def test_at_boot_the_unit_of_a_vfs_netdev_looks_for_the_pfs_netdevs_once(kernel)
     """Each VF with a driver starts such units, and they wait for each other."""
     guids = [act(replace(GUIDS, after=f"{n}={NODE}/{PORT}")) for n in range(8)]
     acts = tuple(replace(one, run=1, number=n) for n, one in enumerate(guids))
-    Journal(kernel.root).write(Ledger((Run(1, "apply", "", acts=acts, outcome="done"),)))
+    Journal(kernel.root).write(
+        Ledger((Run(1, "apply", "", acts=acts, outcome="done"),))
+    )
     effects, looked = kernel.effects, []
     names = effects.tree.names
     effects.tree.names = lambda folder: looked.append(folder) or names(folder)
     said: list[str] = []
-    assert not boot.restore_netdev(
-        kernel.root, kernel.run, "ib7", said.append, effects
-    )
+    assert not boot.restore_netdev(kernel.root, kernel.run, "ib7", said.append, effects)
     assert (said, looked.count("/sys/class/net")) == ([], 1)
 
 
@@ -426,19 +431,22 @@ def step(*changes: Change) -> Step:
 
 
 @pytest.mark.parametrize(
-    ("there", "steps"),
+    ("there", "driver", "steps"),
     [
-        (0, [step(number(2)), replace(step(GUIDS), rule="VF-02")]),
-        (2, [step(DRIVERS)]),
+        (0, "", [step(number(2)), replace(step(GUIDS), rule="VF-02")]),
+        (2, "", [step(DRIVERS)]),
+        (2, "mlx5_core", [step(*REBOUND)]),
     ],
 )
-def test_a_kill_leaves_nothing_that_was_set_meanwhile(tmp_path, there, steps):
-    """The probe of VFs' drivers stays on, and no VF has a driver_override."""
+def test_a_kill_leaves_all_as_before(tmp_path, there, driver, steps):
+    """The probe of VFs' drivers stays on, no VF has a driver_override, and one that had
+    a driver has it again.
+    """
     facts = Facts("hv1", "5.14.0", 1.0)
     for last in count():
         kernel, journal = Kernel(tmp_path / str(last)), MemoryJournal()
         kernel.write(kernel.pf / "sriov_numvfs", f"{there}".encode())
-        if there:
+        if there and not driver:
             (kernel.folder(1) / "driver").unlink()
         found = kernel.left()
         try:
@@ -449,6 +457,28 @@ def test_a_kill_leaves_nothing_that_was_set_meanwhile(tmp_path, there, steps):
         assert kernel.left() == found
         assert journal.ledger().applied == ()
     assert last >= 3
+
+
+def test_a_driver_that_fails_once_is_bound_again_by_the_rollback(kernel):
+    """It has failed with the new GUIDs, and the VF was the operator's."""
+    kernel.write(kernel.pf / "sriov_numvfs", b"2\n")
+    found, probe, journal = kernel.left(), kernel.probe, MemoryJournal()
+    kernel.probe = lambda number: probe(number) if kernel.guids[1][0] == ZERO else None
+    result = apply_steps(
+        kernel.effects, journal, [step(*REBOUND)], Told(), Facts("hv1", "5.14.0", 1.0)
+    )
+    assert (result.outcome, result.left) == ("rolled back", ())
+    assert kernel.left() == found
+    assert kernel.seen[1] == [ZERO, ZERO]
+
+
+def test_a_driver_that_stays_unbound_is_named(kernel):
+    kernel.write(kernel.pf / "sriov_numvfs", b"2\n")
+    kernel.probe = lambda number: None
+    facts, journal = Facts("hv1", "5.14.0", 1.0), MemoryJournal()
+    result = apply_steps(kernel.effects, journal, [step(*REBOUND)], Told(), facts)
+    assert result.outcome == "partly rolled back"
+    assert "not restored: drivers of VF 1" in result.sentence
 
 
 def iov(kernel: Kernel, path: str):
