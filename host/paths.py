@@ -33,6 +33,8 @@ HEALTH_JSON = "/run/ovirt-rdma/health.json"
 PATHS_JSON = "/run/ovirt-rdma/paths.json"
 # What has to be undone of a move of connections that was killed.
 PATHS_LEVER = "/run/ovirt-rdma/paths.lever"
+# The file of /sys that has another value while VFs are made or bound, and its own.
+VF_MEANWHILE = "/run/ovirt-rdma/vf-meanwhile"
 # Processes that ask servers and cannot be ended; only for root.
 PROBES = "/run/ovirt-rdma/probes"
 # What a run of the exporter of metrics leaves for the next one.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import Callable, Optional, Union
@@ -59,6 +59,8 @@ def boot_settings(ledger: Ledger) -> tuple[AtomicChange, ...]:
                 continue
             place = entry.place or Place()
             key = _property(kind, place)
+            if change.before == change.after and key not in settings:
+                continue  # not set by us: only an undo needs it
             settings.pop(key, None)  # so that it comes last
             settings[key] = replace(
                 entry,
@@ -142,11 +144,13 @@ def _about(
         # none (Linux ulp/ipoib/ipoib_main.c and ipoib_vlan.c).
         last = {"delete_child", "parent"}
         host.wait_for(lambda: bool(last.intersection(host.tree.names(folder))), FILES_S)
+    # Once for each adapter: it may have more than a hundred VFs, with settings each.
+    netdevs_of = cache(partial(netdevs_of_pci, host))
     due = []
     for setting in settings:
         adapter = kind_of_act(setting).adapter
         if adapter:
-            is_about = name in netdevs_of_pci(host, adapter)
+            is_about = name in netdevs_of(adapter)
         else:
             is_about = present_name(host, setting.place or Place()) == name
         if is_about and kind_of_act(host.present(setting)).is_due(host):

@@ -509,6 +509,7 @@ class HostRun:
         undone.
         """
         with delayed_signals(end_after=True):
+            self.effects.restore_meanwhile()
             writer = JournalWriter(self.journal, self.listener)
             run, awaiting = writer.ledger.interrupted, writer.ledger.awaiting
             if run:

@@ -7,6 +7,7 @@ None in a field means that the value does not exist or is unknown on this host.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Optional
@@ -30,8 +31,19 @@ class PciLink:
     slot_width: Optional[int] = None
 
 
-# The driver of PCI functions that virtual machines use.
-VFIO = "vfio-pci"
+# These reserve a function for a guest, or for a program in user space. From 10.0 on,
+# libvirt prefers to vfio-pci its variant for the adapter (mlx5_vfio_pci); each has the
+# name of its module (Linux drivers/vfio/pci).
+_PASSTHROUGH = re.compile(
+    r".*_vfio_pci|vfio-pci|pci-stub|xen-pciback|uio_pci_generic|igb_uio"
+)
+
+
+def is_passthrough(driver: Optional[str]) -> bool:
+    """Whether ``driver`` reserves a PCI function for a guest or for user space."""
+    return bool(_PASSTHROUGH.fullmatch(driver or ""))
+
+
 # Of a VF to which none is assigned, as in VfPort.
 NO_GUID = "0000:0000:0000:0000"
 
@@ -63,7 +75,8 @@ class VirtualFunction:
     """A VF, as its PF and this host see it.
 
     number: from 0, as in ``virtfn0`` and ``ip link set ib0 vf 0``
-    driver: ``vfio-pci`` while a virtual machine has it, None if none is bound
+    driver: ``vfio-pci`` or its variant while a virtual machine has it, None if none is
+        bound
     netdev: of the VF on this host, None if there is none
     node_guid: that the PF has set (mlx5); zeros if none was assigned
     link_state: ``auto``, ``enable`` or ``disable`` (mlx5)
@@ -81,7 +94,7 @@ class VirtualFunction:
     @property
     def in_virtual_machine(self) -> bool:
         """Whether a virtual machine has it, or will have it when it starts."""
-        return self.driver == VFIO
+        return is_passthrough(self.driver)
 
 
 @dataclass(frozen=True)

@@ -232,7 +232,8 @@ INTERFACE = Keys(InterfaceRule, check=_check_interface)
 
 # How VFs get their GUIDs: derived from the host and the VF, or not from us.
 DERIVED, KEEP = GUID_CHOICES = ("derived", "keep")
-LINK_STATES = ("auto", "enable", "disable")
+ENABLE = "enable"
+LINK_STATES = ("auto", ENABLE, "disable")
 ALL, NONE = "all", "none"
 
 

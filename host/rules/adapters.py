@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Optional
 
 from ovirt_rdma.host.facts.adapter_models import Model, model_of
-from ovirt_rdma.host.facts.devices import Adapter, PciLink
+from ovirt_rdma.host.facts.devices import Adapter, PciLink, is_passthrough
 from ovirt_rdma.host.facts.model import PortActivity, PortError
 from ovirt_rdma.host.facts.statistics import FATAL, LINK, PATH, of_kind
 from ovirt_rdma.host.policy.model import REQUIRE_RDMA, TCP
@@ -37,8 +37,6 @@ from ovirt_rdma.host.rules.modules import (
 )
 
 GEN2 = "MLX4_CORE_GEN2"
-# These reserve a function for a guest, or for a program in user space.
-_PASSTHROUGH = ("vfio-pci", "pci-stub", "xen-pciback", "uio_pci_generic", "igb_uio")
 
 
 def _functions(view: View) -> Iterator[Adapter]:
@@ -57,7 +55,7 @@ def _driver(view: View, about: About, adapter: Adapter) -> Finding:
     model, pci = model_of(adapter.pci), adapter.pci
     named = model.name if model else "an RDMA adapter"
     name = f"{named} ({pci.vendor[2:]}:{pci.device[2:]})"
-    if adapter.driver in _PASSTHROUGH:
+    if is_passthrough(adapter.driver):
         return about.passes(f"{name} is reserved for a guest by {adapter.driver}")
     if adapter.driver:
         shown = f"{name} uses the driver {adapter.driver}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Rules for virtual functions (SR-IOV) and for the link types of ports. Pure.
 
-VFs that a virtual machine has (vfio-pci) are never changed: a finding names them.
+VFs that a virtual machine has are never changed: a finding names them.
 
 The GUIDs of a VF are the first 64 bits of SHA-256 over five lines: ``ovirt_rdma VF
 1``, the host's id in VDSM, the node GUID of the physical function's RDMA
@@ -26,7 +26,7 @@ from ovirt_rdma.host.facts.devices import (
     VirtualFunction,
 )
 from ovirt_rdma.host.facts.infiniband import partition_of
-from ovirt_rdma.host.policy.model import DERIVED, ETH, IB, VfRule, vf_rule_for
+from ovirt_rdma.host.policy.model import DERIVED, ENABLE, ETH, IB, VfRule, vf_rule_for
 from ovirt_rdma.host.rules.base import (
     LINK_DOWN,
     LIVE,
@@ -462,20 +462,27 @@ def _outcomes(
         f"the {label} of {counted} of {pf.name} are not those of the policy"
     )
     before = {} if pf.made else present
-    bound = {vf.number for vf in pf.vfs if vf.number in change and vf.driver}
-    again = bound if rebinds else set()
+    bound = {vf.number: vf.driver for vf in pf.vfs if vf.number in change and vf.driver}
+    again = bound if rebinds else {}
+    # All but a link that is up then: mlx4 tells a VF's driver of new GUIDs and P_Keys,
+    # and IPoIB drops its paths (ipoib_event, ulp/ipoib/ipoib_verbs.c).
+    interrupted = {number for number in bound if wanted[number] != ENABLE}
     yield about.step(
         f"{sentence}; their drivers are bound again" if again else sentence,
         "none yet" if pf.made else f"{counted} differ",
         "as the policy requires",
-        LINK_DOWN if again else LIVE,
+        LINK_DOWN if interrupted else LIVE,
         undo="restores the earlier values",
         # One for each VF: a later run may change others, and each has its own value.
+        # A driver first: if it is not bound again, the undo, which comes to it last,
+        # knows it.
         changes=tuple(
-            Change(VF, pf.address, _text(n, before), _text(n, wanted), name)
+            Change(VF, pf.address, _text(n, old), _text(n, new), of)
+            for of, old, new in (("drivers", again, again), (name, before, wanted))
             for n in sorted(change)
+            if n in new
         ),
-        users=view.users.of_vfs(pf.address, again),
+        users=view.users.of_vfs(pf.address, interrupted),
         **more,
     )
 

@@ -38,6 +38,7 @@ from ovirt_rdma.host.changes.kinds.virtual_function import (
     VfNumber,
     VfPkeys,
     VfStates,
+    restore_meanwhile,
 )
 from ovirt_rdma.host.rules.base import LINK_DOWN, Change
 
@@ -137,6 +138,12 @@ class HostEffects(Host):
         kinds = [kind_of(change, act.uuid) for change in act.changes]
         found = [(kind.at(self, act.place) or kind).change for kind in kinds]
         return replace(act, changes=tuple(found))
+
+    def restore_meanwhile(self) -> None:
+        """Restore what a run that was killed had set only while it made a change.
+        Raises EffectFailed.
+        """
+        restore_meanwhile(self)
 
     def _allowed(self, act: AtomicChange) -> Kind:
         """Return the kind of ``act``. Raises EffectFailed if it is not allowed."""

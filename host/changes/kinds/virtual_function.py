@@ -16,6 +16,8 @@ Rules make a change for each VF:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar, Optional
 
 from ovirt_rdma.host.changes.kinds.kind import (
@@ -32,15 +34,17 @@ from ovirt_rdma.host.collect.rdma import PCI_DEVICES
 from ovirt_rdma.host.collect.tools import rows, virtual_functions
 from ovirt_rdma.host.facts.devices import (
     NO_GUID,
-    VFIO,
     Guid,
     VirtualFunction,
+    is_passthrough,
     mlx4_function,
 )
 from ovirt_rdma.host.facts.uses import NetdevUsers
-from ovirt_rdma.host.paths import NET_CLASS
+from ovirt_rdma.host.paths import NET_CLASS, VF_MEANWHILE
+from ovirt_rdma.host.policy.model import ENABLE
 from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, SYSFS, VF, Change
 from ovirt_rdma.host.system.commands import CommandFailed
+from ovirt_rdma.host.system.files import write_atomically
 
 VF_NUMBER, VF_GUIDS, VF_STATES = "number", "guids", "link-states"
 VF_PKEYS, VF_DRIVERS = "pkeys", "drivers"
@@ -48,7 +52,8 @@ NO_DRIVER = "-"
 
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _GUID = r"[0-9a-f]{4}(?::[0-9a-f]{4}){3}"
-_NONE = (None, "(null)")
+# What the kernel shows for no driver_override; an empty line removes it.
+_NONE = "(null)"
 _PROBE = "/sys/bus/pci/drivers_probe"
 
 
@@ -62,6 +67,39 @@ def _joined(values: dict[int, str]) -> str:
 def _by_number(text: Optional[str]) -> dict[int, str]:
     pairs = (entry.partition("=") for entry in (text or "").split())
     return {int(number): value for number, _, value in pairs}
+
+
+def _write(host: Host, path: str, value: str) -> None:
+    """Write to a file of /sys. Raises EffectFailed."""
+    Sysfs(Change(SYSFS, path, None, value)).write(host, path, value)
+
+
+@contextmanager
+def _set_meanwhile(host: Host, path: str, value: str) -> Iterator[None]:
+    """Set a file of /sys, if it exists, and restore it afterwards; if this process is
+    killed, the next run does that. Raises EffectFailed.
+    """
+    restore_meanwhile(host)
+    earlier = host.tree.text(path)
+    if earlier is not None:
+        record = f"{path}\n{'' if earlier == _NONE else earlier}"
+        write_atomically(host.path(VF_MEANWHILE), record.encode(), 0o600)
+        _write(host, path, value)
+    try:
+        yield
+    finally:
+        restore_meanwhile(host)
+
+
+def restore_meanwhile(host: Host) -> None:
+    """Restore what a run that was killed had set meanwhile. Raises EffectFailed."""
+    record = host.tree.text(VF_MEANWHILE)
+    if record is None:
+        return
+    path, _, earlier = record.partition("\n")
+    if host.path(path).exists():  # the VF may be gone
+        _write(host, path, earlier)
+    host.path(VF_MEANWHILE).unlink()
 
 
 class _OfVfs(Kind):
@@ -99,14 +137,18 @@ class _OfVfs(Kind):
 
     @property
     def effect(self) -> str:
-        return LINK_DOWN if self.undo_interrupts else LIVE
+        return LINK_DOWN if self._interrupts(self.change.after) else LIVE
 
     def interrupts(self, users: NetdevUsers) -> tuple[str, ...]:
         return users.of_vfs(self.change.target, self._numbers)
 
     @property
     def undo_interrupts(self) -> bool:
-        return self.PROPERTY in (VF_NUMBER, VF_GUIDS, VF_DRIVERS)
+        return self._interrupts(self.change.before)
+
+    def _interrupts(self, values: Optional[str]) -> bool:
+        """Whether those who use the VFs lose something if ``values`` are set."""
+        return True
 
     @property
     def _numbers(self) -> tuple[int, ...]:
@@ -177,10 +219,6 @@ class _OfVfs(Kind):
     def _driver(self, host: Host, address: str) -> Optional[str]:
         return host.tree.link_name(f"{PCI_DEVICES}/{address}/driver")
 
-    def _write(self, host: Host, path: str, value: str) -> None:
-        """Write to a file of /sys. Raises EffectFailed."""
-        Sysfs(Change(SYSFS, path, None, value)).write(host, path, value)
-
     def _vf(self, number: int) -> str:
         return f"VF {number} of {self.change.target}"
 
@@ -188,7 +226,7 @@ class _OfVfs(Kind):
         """Raise EffectFailed if a virtual machine has the VF. The kernel would wait
         until it is shut down, and nothing could end that wait.
         """
-        if self._driver(host, address) == VFIO:
+        if is_passthrough(self._driver(host, address)):
             raise EffectFailed(
                 "vf-in-virtual-machine",
                 f"{self._vf(number)} ({address}) is in use by a virtual machine",
@@ -206,17 +244,11 @@ class _OfVfs(Kind):
         """
         folder = f"{PCI_DEVICES}/{address}"
         if self._driver(host, address):
-            self._write(host, f"{folder}/driver/unbind", address)
+            _write(host, f"{folder}/driver/unbind", address)
         if driver is None:
             return
-        override = f"{folder}/driver_override"
-        earlier = host.tree.text(override)
-        self._write(host, override, driver)
-        try:
-            self._write(host, _PROBE, address)
-        finally:
-            # An empty line removes it; the kernel shows none as "(null)".
-            self._write(host, override, "" if earlier in _NONE else earlier or "")
+        with _set_meanwhile(host, f"{folder}/driver_override", driver):
+            _write(host, _PROBE, address)
         if self._driver(host, address) != driver:
             raise EffectFailed(
                 "vf-driver-not-bound",
@@ -301,19 +333,11 @@ class VfNumber(_OfVfs):
         for number, address in self._addresses(host).items():
             self._refuse_guest(host, number, address)
         if present != "0":
-            self._write(host, self._file("sriov_numvfs"), "0")
+            _write(host, self._file("sriov_numvfs"), "0")
         if wanted == "0":
             return
-        # Linux 4.12 and later; the PF's value for new VFs stays what it was.
-        probe = self._file("sriov_drivers_autoprobe")
-        before = host.tree.text(probe)
-        if before is not None:
-            self._write(host, probe, "0")
-        try:
-            self._write(host, self._file("sriov_numvfs"), wanted)
-        finally:
-            if before is not None:
-                self._write(host, probe, before)
+        with _set_meanwhile(host, self._file("sriov_drivers_autoprobe"), "0"):
+            _write(host, self._file("sriov_numvfs"), wanted)
 
     def _file(self, name: str) -> str:
         return f"{PCI_DEVICES}/{self.change.target}/{name}"
@@ -356,7 +380,7 @@ class VfGuids(_OfVfs):
             ports = host.tree.names(f"{iov}/ports")
             for port, guid in zip(ports, guids * 2):
                 path = f"{iov}/ports/{port}/admin_guids/{number + 1}"
-                self._write(host, path, f"0x{guid}")
+                _write(host, path, f"0x{guid}")
             return
         node, port_guid = (guids * 2)[:2]
         self._by_ip(host, number, "node_guid", node.in_bytes)
@@ -372,6 +396,10 @@ class VfStates(_OfVfs):
     PROPERTY = VF_STATES
     VALUE = "(?:auto|enable|disable)"
     NEW = "auto"
+
+    def _interrupts(self, values: Optional[str]) -> bool:
+        # auto may be down too: it follows the port.
+        return set(_by_number(values).values()) != {ENABLE}
 
     def _present(self, host: Host, present: dict[int, str]) -> dict[int, str]:
         return {
@@ -411,7 +439,7 @@ class VfPkeys(_OfVfs):
             used = len(self._entries(host, folder))
             indexes += ["none"] * (used - len(indexes))
             for entry, index in enumerate(indexes):
-                self._write(host, f"{folder}/{entry}", index)
+                _write(host, f"{folder}/{entry}", index)
 
     def _tables(self, host: Host, number: int) -> list[tuple[str, str]]:
         """Return the ports of a VF, each with the folder of its table."""

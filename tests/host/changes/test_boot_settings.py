@@ -76,6 +76,14 @@ def test_the_last_value_of_each_property_in_the_order_of_setting():
     ]
 
 
+def test_what_was_so_already_is_none_unless_a_run_has_set_it_before():
+    """A VF's driver, which VF-02 binds again, is that of whoever made the VF."""
+    same, other = held("mtu", "2044"), held("mode", "connected")
+    assert values([same, other]) == [("ib0", "mode", "connected")]
+    set_before = held("mtu", "4092"), other, same
+    assert values(set_before) == [("ib0", "mode", "connected"), ("ib0", "mtu", "2044")]
+
+
 def test_a_netdev_that_was_renamed_between_is_one():
     renamed = Place("storage", guid=IB0.guid, pci=IB0.pci, port=1)
     acts = [held("mode", "connected"), held("mode", "datagram", renamed)]

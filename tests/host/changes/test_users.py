@@ -23,7 +23,6 @@ from ovirt_rdma.host.changes.undo import UndoChange
 from ovirt_rdma.host.daemon.partitions import in_use_because
 from ovirt_rdma.host.errors import Refused
 from ovirt_rdma.host.facts.devices import (
-    VFIO,
     Adapter,
     Ipoib,
     Netdev,
@@ -189,6 +188,13 @@ CASES = {
         "ib5v0",
         Change(VF, IB, f"0={ZERO}/{ZERO}", f"0={GUID}/{GUID}", "guids"),
         vfs=VfRule(1, "virtual functions 1", 1, device="mlx5_1"),
+        removes=True,
+    ),
+    "link state of VFs": Case(
+        "VF-03/mlx5_1",
+        "ib5v0",
+        Change(VF, IB, "0=auto", "0=disable", "link-states"),
+        vfs=VfRule(1, "virtual functions 1", 1, device="mlx5_1", link_state="disable"),
         removes=True,
     ),
 }
@@ -397,8 +403,9 @@ def test_an_adapters_netdev_in_a_container(name, ask):
     assert "container: netdev ens1" in ask(host(uses=[use]), CASES[name])
 
 
-def test_a_vf_that_a_virtual_machine_has_counts_for_its_adapter():
-    facts = host(vf=replace(VF0, driver=VFIO, netdev=None))
+@pytest.mark.parametrize("driver", ["vfio-pci", "mlx5_vfio_pci"])
+def test_a_vf_that_a_virtual_machine_has_counts_for_its_adapter(driver):
+    facts = host(vf=replace(VF0, driver=driver, netdev=None))
     number = Change(VF, IB, "0", "1", "number")
     undo = UndoChange(None, AtomicChange("VF-01/x", LIVE, (number,)))
     ((_, users),) = interrupted_users([[undo]], facts)
@@ -410,11 +417,14 @@ def test_a_vf_that_a_virtual_machine_has_counts_for_its_adapter():
     [
         (Change(VF, IB, "0", "1", "number"), ("nfs: WHO",)),
         (Change(VF, IB, "0=-", "0=mlx5_core", "drivers"), ("nfs: WHO",)),
-        (Change(VF, IB, "0=auto", "0=enable", "link-states"), ()),
+        (Change(VF, IB, "0=auto", "0=enable", "link-states"), ("nfs: WHO",)),
+        (Change(VF, IB, "0=enable", "0=disable", "link-states"), ()),
     ],
 )
 def test_the_revert_of_a_live_step_for_vfs_asks_who_uses_them(change, users):
-    """Making a VF and binding its driver is live; the undo removes its netdev."""
+    """Making a VF and binding its driver is live; the undo removes its netdev. A link
+    that is enabled stays up; with auto it may go down with the port.
+    """
     facts = mounted(host(), "ib5v0")
     undo = UndoChange(None, AtomicChange("VF-01/x", LIVE, (change,)))
     found = [user for _, named in interrupted_users([[undo]], facts) for user in named]

@@ -136,6 +136,13 @@ def blocked(line):
             "reserved for a guest by vfio-pci",
         ),
         (
+            adapter("0x1018", "mlx5_vfio_pci"),
+            {},
+            {},
+            "PASS",
+            "reserved for a guest by mlx5_vfio_pci",
+        ),
+        (
             adapter("0x1018", physical_function="0000:03:00.0"),
             {},
             {},

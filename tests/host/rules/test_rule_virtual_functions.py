@@ -14,7 +14,6 @@ from ovirt_rdma.host.changes.boot import boot_settings
 from ovirt_rdma.host.changes.plan import gate
 from ovirt_rdma.host.errors import Refused
 from ovirt_rdma.host.facts.devices import (
-    VFIO,
     Adapter,
     Guid,
     Netdev,
@@ -42,6 +41,8 @@ from ovirt_rdma.host.rules.registry import decide
 
 pytestmark = pytest.mark.hypervisor
 
+# libvirt binds the variant for the adapter if there is one.
+VFIO, VARIANT = "vfio-pci", "mlx5_vfio_pci"
 UUID = "3c2ee5a2-1b1e-4c35-b2a5-6a56fd8f8f14"
 ADDRESS, ZERO = "0000:5e:00.0", "0000:0000:0000:0000"
 RULE = VfRule(1, "virtual functions 1", 4, device="mlx*", guests="0-1")
@@ -150,7 +151,7 @@ def test_what_is_done_is_done():
 
 
 def test_guests_are_never_changed():
-    vfs = [vf(0, driver=VFIO), vf(1, driver=VFIO), vf(2), vf(3)]
+    vfs = [vf(0, driver=VFIO), vf(1, driver=VARIANT), vf(2), vf(3)]
     steps, findings = outcomes(facts(*vfs))
     assert set(values(steps["VF-02"])) == {2, 3}
     assert verdicts(findings, "VF-02") == [WARN, FAIL]
@@ -167,8 +168,44 @@ def test_a_netdev_of_a_vf_that_is_in_use():
     steps, _ = outcomes(facts(*vfs, uses=uses))
     step = steps["VF-02"]
     assert (step.effect, step.users) == (LINK_DOWN, ("nfs: 10.0.0.1:/data",))
+    # The undo binds them last, whatever has become of them.
+    drivers = [
+        Change(VF, ADDRESS, *[f"{n}=mlx5_core"] * 2, "drivers") for n in range(4)
+    ]
+    assert step.changes[:4] == tuple(drivers)
+    assert {change.name for change in step.changes[4:]} == {"guids"}
     with pytest.raises(Refused):
         gate([step])
+
+
+@pytest.mark.parametrize(
+    ("had", "wanted", "effect"),
+    [
+        ("auto", "enable", LIVE),
+        ("disable", "enable", LIVE),
+        ("auto", "disable", LINK_DOWN),
+        ("enable", "auto", LINK_DOWN),
+    ],
+)
+def test_the_link_of_a_vf_that_is_in_use_does_not_go_down_unasked(had, wanted, effect):
+    states = {"link_state": had, "driver": "mlx5_core"}
+    vfs = [vf(n, netdev=f"ib{n + 1}", **states) for n in range(4)]
+    uses = (NetdevUse("ib3", "nfs", "10.0.0.1:/data"),)
+    rule = replace(RULE, guids="keep", link_state=wanted)
+    step = outcomes(facts(*vfs, uses=uses), rule)[0]["VF-03"]
+    assert (step.effect, bool(step.users)) == (effect, effect == LINK_DOWN)
+
+
+@pytest.mark.parametrize("rule", ["VF-02", "VF-03"])
+def test_what_mlx4_tells_the_driver_of_a_vf_interrupts_its_users(rule):
+    """IPoIB drops its paths (ipoib_event, drivers/infiniband/ulp/ipoib)."""
+    port = replace(PORT, pkeys=(PKey(0, "0xffff"),))
+    used = vf(0, driver="mlx4_core", netdev="ib1")
+    uses = (NetdevUse("ib1", "nfs", "10.0.0.1:/data"),)
+    found = facts(used, driver="mlx4_core", port=port, uses=uses)
+    steps, _ = outcomes(found, replace(RULE, count=1, pkeys=("0xffff",)))
+    step = steps[rule]
+    assert (step.effect, step.users) == (LINK_DOWN, ("nfs: 10.0.0.1:/data",))
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,9 @@ class FakeHost(InMemory):
     def make_readable(self, change, place=None):
         """Nothing: all values here can be read."""
 
+    def restore_meanwhile(self):
+        """Nothing: no change sets something else meanwhile."""
+
     def refusal(self, change):
         return f"{change.target} is not ours" if "passwd" in change.target else ""
 

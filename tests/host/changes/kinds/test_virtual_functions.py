@@ -15,9 +15,11 @@ from __future__ import annotations
 import errno
 import json
 from dataclasses import replace
+from itertools import count
 
 import pytest
 from support.host.effects_host import MemoryJournal, Told, apply_steps, recover
+from support.killed import Killed
 from support.problems import problem
 
 from ovirt_rdma.host.changes import boot
@@ -32,6 +34,7 @@ pytestmark = pytest.mark.hypervisor
 PF = "0000:5e:00.0"
 DEVICES = "sys/bus/pci/devices"
 ZERO = "0000:0000:0000:0000"
+GUEST_DRIVERS = ("vfio-pci", "mlx5_vfio_pci", "hisi_acc_vfio_pci")
 NODE, PORT = "0e11:2233:4455:6600", "0e11:2233:4455:6601"
 
 
@@ -49,16 +52,45 @@ class Kernel:
         (root / DEVICES).mkdir(parents=True)
         (root / DEVICES / PF).symlink_to(pf)
         (root / "sys/class/net/ib0").mkdir(parents=True)
+        (root / "run/ovirt-rdma").mkdir(parents=True)
         (root / "sys/class/net/ib0/device").symlink_to(pf)
         self.pf = pf
         (pf / "sriov_numvfs").write_text("0\n")
         (pf / "sriov_drivers_autoprobe").write_text("1\n")
-        for driver in ("mlx5_core", "vfio-pci"):
+        for driver in ("mlx5_core", *GUEST_DRIVERS):
             (root / "sys/bus/pci/drivers" / driver).mkdir(parents=True)
 
     @property
     def effects(self) -> HostEffects:
         return HostEffects(self.root, self.run, write=self.write)
+
+    def killed_at(self, last: int) -> HostEffects:
+        """Return effects of a process that gets SIGKILL before it does the effect
+        number ``last``, from 0; it does none after that.
+        """
+        effects = iter(range(last))
+
+        def counted(effect, *what):
+            if next(effects, None) is None:
+                raise Killed
+            return effect(*what)
+
+        return HostEffects(
+            self.root,
+            lambda argv: counted(self.run, argv) if "set" in argv else self.run(argv),
+            write=lambda *what: counted(self.write, *what),
+        )
+
+    def left(self) -> tuple[str, dict[int, tuple[str, ...]]]:
+        """Return what a kill may leave: the PF's autoprobe, and of each VF the driver,
+        its override and its GUIDs.
+        """
+        vfs = {}
+        for number in range(int((self.pf / "sriov_numvfs").read_text())):
+            driver = (self.folder(number) / "driver").resolve().name
+            override = (self.folder(number) / "driver_override").read_text().strip()
+            vfs[number] = driver, override, *self.guids[number]
+        return (self.pf / "sriov_drivers_autoprobe").read_text().strip(), vfs
 
     def address(self, number: int) -> str:
         return f"0000:5e:00.{number + 1}"
@@ -98,9 +130,8 @@ class Kernel:
         if present and wanted:
             raise OSError(errno.EBUSY, "Device or resource busy")
         for number in range(present):
-            assert (self.folder(number) / "driver").resolve().name != "vfio-pci", (
-                "hangs"
-            )
+            driver = (self.folder(number) / "driver").resolve().name
+            assert driver not in GUEST_DRIVERS, "hangs"
             (self.folder(number) / "driver").unlink(missing_ok=True)
             (self.folder(number) / "driver_override").unlink()
             self.folder(number).rmdir()
@@ -160,6 +191,11 @@ def number(count: int) -> Change:
 GUIDS = Change(VF, PF, None, f"1={NODE}/{PORT}", "guids")
 STATES = Change(VF, PF, None, "0=disable 1=disable", "link-states")
 DRIVERS = Change(VF, PF, None, "1=mlx5_core", "drivers")
+# As VF-02 has it for a VF with a driver.
+REBOUND = (
+    replace(DRIVERS, before=DRIVERS.after),
+    replace(GUIDS, before=f"1={ZERO}/{ZERO}"),
+)
 
 
 def test_vfs_are_made_without_a_driver(kernel):
@@ -201,13 +237,14 @@ def test_undo_restores_what_was_there(kernel):
     assert kernel.guids[1] == kernel.seen[1] == earlier
 
 
+@pytest.mark.parametrize("driver", GUEST_DRIVERS)
 @pytest.mark.parametrize(
     "change", [GUIDS, Change(VF, PF, None, "1=-", "drivers"), number(0)]
 )
-def test_a_vf_of_a_virtual_machine_is_left(kernel, change):
+def test_a_vf_of_a_virtual_machine_is_left(kernel, change, driver):
     effects = kernel.effects
     effects.do(act(number(2)))
-    kernel.bind(1, "vfio-pci")
+    kernel.bind(1, driver)
     with problem("vf-in-virtual-machine"):
         effects.do(act(change))
     with problem("vf-in-virtual-machine"):
@@ -303,6 +340,21 @@ def test_at_boot_the_host_is_read_once_for_all_vfs(kernel, read):
     assert list(kernel.guids.values()) == [[NODE, PORT]] * 8
 
 
+def test_at_boot_the_unit_of_a_vfs_netdev_looks_for_the_pfs_netdevs_once(kernel):
+    """Each VF with a driver starts such units, and they wait for each other."""
+    guids = [act(replace(GUIDS, after=f"{n}={NODE}/{PORT}")) for n in range(8)]
+    acts = tuple(replace(one, run=1, number=n) for n, one in enumerate(guids))
+    Journal(kernel.root).write(
+        Ledger((Run(1, "apply", "", acts=acts, outcome="done"),))
+    )
+    effects, looked = kernel.effects, []
+    names = effects.tree.names
+    effects.tree.names = lambda folder: looked.append(folder) or names(folder)
+    said: list[str] = []
+    assert not boot.restore_netdev(kernel.root, kernel.run, "ib7", said.append, effects)
+    assert (said, looked.count("/sys/class/net")) == ([], 1)
+
+
 IN_USE = "in use (somebody else has set it, or its driver enables no more)"
 
 
@@ -372,6 +424,61 @@ def test_which_vfs_may_be_of_a_run_that_was_killed(kernel, found, boot_id, left)
     whys = [one.why.id for one in result.left]
     assert whys == (["value-changed-by-others"] if left != "0" else [])
     assert journal.ledger().applied == ()
+
+
+def step(*changes: Change) -> Step:
+    return Step("VF-01", "mlx5_0", "", "", "", "live", "", "", changes)
+
+
+@pytest.mark.parametrize(
+    ("there", "driver", "steps"),
+    [
+        (0, "", [step(number(2)), replace(step(GUIDS), rule="VF-02")]),
+        (2, "", [step(DRIVERS)]),
+        (2, "mlx5_core", [step(*REBOUND)]),
+    ],
+)
+def test_a_kill_leaves_all_as_before(tmp_path, there, driver, steps):
+    """The probe of VFs' drivers stays on, no VF has a driver_override, and one that had
+    a driver has it again.
+    """
+    facts = Facts("hv1", "5.14.0", 1.0)
+    for last in count():
+        kernel, journal = Kernel(tmp_path / str(last)), MemoryJournal()
+        kernel.write(kernel.pf / "sriov_numvfs", f"{there}".encode())
+        if there and not driver:
+            (kernel.folder(1) / "driver").unlink()
+        found = kernel.left()
+        try:
+            apply_steps(kernel.killed_at(last), journal, steps, Told(), facts)
+            break
+        except Killed:
+            recover(kernel.effects, journal, 1.0, Told())
+        assert kernel.left() == found
+        assert journal.ledger().applied == ()
+    assert last >= 3
+
+
+def test_a_driver_that_fails_once_is_bound_again_by_the_rollback(kernel):
+    """It has failed with the new GUIDs, and the VF was the operator's."""
+    kernel.write(kernel.pf / "sriov_numvfs", b"2\n")
+    found, probe, journal = kernel.left(), kernel.probe, MemoryJournal()
+    kernel.probe = lambda number: probe(number) if kernel.guids[1][0] == ZERO else None
+    result = apply_steps(
+        kernel.effects, journal, [step(*REBOUND)], Told(), Facts("hv1", "5.14.0", 1.0)
+    )
+    assert (result.outcome, result.left) == ("rolled back", ())
+    assert kernel.left() == found
+    assert kernel.seen[1] == [ZERO, ZERO]
+
+
+def test_a_driver_that_stays_unbound_is_named(kernel):
+    kernel.write(kernel.pf / "sriov_numvfs", b"2\n")
+    kernel.probe = lambda number: None
+    facts, journal = Facts("hv1", "5.14.0", 1.0), MemoryJournal()
+    result = apply_steps(kernel.effects, journal, [step(*REBOUND)], Told(), facts)
+    assert result.outcome == "partly rolled back"
+    assert "not restored: drivers of VF 1" in result.sentence
 
 
 def iov(kernel: Kernel, path: str):
