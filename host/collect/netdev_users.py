@@ -447,11 +447,15 @@ def _session(
 ) -> Iterator[NetdevUse]:
     netdevs: Optional[list[str]]
     if session.rdma_port:
-        # An InfiniBand port may have no netdev: then none is in use.
+        # An InfiniBand port may have no netdev: then its adapter is in use.
         netdevs = [
             netdev.name
             for netdev in facts.netdevs
             if (netdev.rdma_device, netdev.rdma_port) == session.rdma_port
+        ] or [
+            device.pci.address
+            for device in facts.rdma_devices
+            if device.pci and device.name == session.rdma_port[0]
         ]
     elif session.netdev in paths.names:
         netdevs = [session.netdev]

@@ -18,6 +18,8 @@ from ovirt_rdma.host.facts.devices import (
     Netdev,
     NetdevUse,
     OvirtNetwork,
+    PciIdentity,
+    RdmaDevice,
 )
 from ovirt_rdma.host.facts.model import CmId, Facts, NfsMount, Route
 from ovirt_rdma.host.system.commands import CommandFailed
@@ -242,11 +244,26 @@ def test_an_iscsi_session_that_cannot_be_placed_is_a_sentence(host):
 
 def test_srp_uses_every_netdev_of_its_port(host):
     host.srp_session(7, "mlx4_0", "1")
-    host.srp_session(8, "mlx5_9", "1")  # without a netdev
+    host.srp_session(8, "mlx5_9", "1")  # a device that goes
     host.write("/sys/class/scsi_host/host0/proc_name", "ahci")
     what = "target 0x0002c903000a0b0c as host7, running"
     assert uses(host) == (
         (NetdevUse("ib0", "srp", what), NetdevUse("ib0.8001", "srp", what)),
+        [],
+    )
+
+
+def test_srp_by_a_port_without_a_netdev_uses_the_adapter(host):
+    """Without ib_ipoib. A new port type removes the RDMA device, and the LUNs."""
+    host.srp_session(7, "mlx4_0", "1")
+    pci = PciIdentity("0000:04:00.0", "0x15b3", "0x1003", "0x00")
+    devices = (
+        RdmaDevice("mlx4_0", "CA", "0", pci=pci),
+        RdmaDevice("mlx5_0", "CA", "0"),
+    )
+    what = "target 0x0002c903000a0b0c as host7, running"
+    assert uses(host, netdevs=NETDEVS[:1], rdma_devices=devices) == (
+        (NetdevUse("0000:04:00.0", "srp", what),),
         [],
     )
 
