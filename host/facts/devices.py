@@ -568,7 +568,7 @@ class OvirtNetwork:
 class NetdevUse:
     """A user of ``netdev``, which would be interrupted if the netdev lost its link.
 
-    ``purpose`` is ``nfs``, ``mount`` (of another network file system), ``iscsi``,
+    ``purpose`` is ``nfs``, ``mount`` (other network storage), ``iscsi``,
     ``srp``, ``nvme``, ``migration``, ``display``, ``management``, ``route``, ``ssh``,
     ``vm``, ``container`` or ``unknown``; ``what`` names the user
     (``10.0.0.1:/data at /rhev/...``). ``netdev`` has the address or session; the

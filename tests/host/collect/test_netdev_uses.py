@@ -78,6 +78,8 @@ NFS = "nas:/data at /rhev/nas"
         ("192.0.2.9", {"routes": (Route("192.0.2.9", "ib1"),)}, ["ib1"]),
         ("10.9.9.9", {"routes": (Route("10.9.9.9", problem="unreachable"),)}, []),
         ("127.0.0.1", {"routes": (Route("127.0.0.1", "lo"),)}, []),
+        # An address of this host: hyperconverged, or its own NFS server.
+        ("10.0.0.2", {"routes": (Route("10.0.0.2", "lo"),)}, ["ib0"]),
         ("fd00::1", {}, ["ib0"]),
         ("fe80::1%ib1", {}, ["ib1"]),
         (  # /proc shows the index of a netdev
@@ -168,6 +170,21 @@ def test_addresses_that_are_unknown_are_users_of_each_netdev(host):
     failure = "ip -j -d addr show failed: timed out"
     assert facts.netdev_uses == (NetdevUse(None, "unknown", failure),)
     assert facts.problems.count(failure) == 1
+
+
+def test_a_tcp_connection_that_no_mount_shows_uses_its_netdev(host):
+    """Trunking, and the data servers of pNFS."""
+    host.tcp_connections(
+        ("10.0.0.2", 700, "10.0.0.1", 2049),
+        ("10.0.2.2", 701, "10.0.2.9", 2049),
+        ("192.0.2.5", 2049, "192.0.2.9", 702),
+    )
+    found, problems = uses(host, nfs_mounts=(mount(),))
+    assert found == (
+        NetdevUse("ib0", "nfs", NFS),
+        NetdevUse("ib1", "nfs", "a TCP connection with 10.0.2.9"),
+    )
+    assert not problems
 
 
 # Block storage
@@ -373,6 +390,7 @@ def test_the_table_of_connections():
     )
     (connection,), odd = parse_connections(b"headings\n" + line + b"   \n\n")
     assert (connection.local, connection.local_port) == ("10.0.0.2", 49152)
+    assert connection.socket == "socket:[1617]"
     assert (connection.remote, connection.remote_port) == ("10.0.0.1", 3260)
     assert odd == 0
     assert parse_connections(b"") == ((), 0)
@@ -431,6 +449,32 @@ def test_mounts_of_other_network_file_systems(host, fstype, source, options, net
     assert [use.netdev for use in found] == netdevs
     assert {use.purpose for use in found} <= {"mount"}
     assert all(use.what.startswith(f"{source} at /mnt/x") for use in found)
+
+
+@pytest.mark.parametrize("program", ["glusterfs", "glusterfsd", "qemu-kvm"])
+def test_gluster_uses_the_netdevs_of_its_connections(host, program):
+    """The mount names a server by eth0; bricks are on others, with any port."""
+    host.mount("192.0.2.9:/data", "/mnt/x", "fuse.glusterfs")
+    host.tcp_connections(("10.0.0.2", 1021, "10.0.0.3", 58001), inode=812)
+    host.tcp_connections(("10.0.2.2", 50000, "10.0.2.9", 58002), inode=813)
+    host.write("/proc/80/comm", program)
+    link = host.path / "proc/80/fd/7"
+    link.parent.mkdir()
+    link.symlink_to("socket:[812]")
+    found, problems = uses(host, routes=(Route("192.0.2.9", "eth0"),))
+    bricks = NetdevUse("ib0", "mount", "Gluster, with 10.0.0.3")
+    assert found == (
+        NetdevUse("eth0", "mount", "192.0.2.9:/data at /mnt/x"),
+        *([bricks] if program.startswith("gluster") else []),
+    )
+    assert not problems
+
+
+@pytest.mark.parametrize("port", [3300, 6789])
+def test_an_image_on_ceph_is_a_use(host, port):
+    """Of the kernel, rbd-nbd or QEMU: no mount shows it."""
+    host.tcp_connections(("10.0.2.2", 50000, "10.0.2.9", port))
+    assert uses(host) == ((NetdevUse("ib1", "mount", "Ceph, with 10.0.2.9"),), [])
 
 
 def test_gluster_on_this_host_uses_no_link(host):
