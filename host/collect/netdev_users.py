@@ -36,7 +36,7 @@ from ovirt_rdma.host.collect.storage import (
     read_sessions,
 )
 from ovirt_rdma.host.collect.tools import Tools
-from ovirt_rdma.host.facts.devices import ARPHRD_LOOPBACK, NetdevUse
+from ovirt_rdma.host.facts.devices import ARPHRD_LOOPBACK, Guid, NetdevUse
 from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.system.tree import FileTree
@@ -46,10 +46,10 @@ class NetdevPaths:
     """Find netdevs by address or remote end; without ``lo``, which has no link."""
 
     def __init__(self, facts: Facts) -> None:
-        self._netdevs = [n for n in facts.netdevs if n.type != ARPHRD_LOOPBACK]
-        self.names = {netdev.name for netdev in self._netdevs}
+        self.netdevs = [n for n in facts.netdevs if n.type != ARPHRD_LOOPBACK]
+        self.names = {netdev.name for netdev in self.netdevs}
         self._by_address: dict[str, list[str]] = {}
-        for netdev in self._netdevs:
+        for netdev in self.netdevs:
             for text in netdev.addresses:
                 address = plain_address(text.partition("/")[0])
                 self._by_address.setdefault(address, []).append(netdev.name)
@@ -453,6 +453,11 @@ def _containers(
     if len(found) > _MOST_NAMESPACES:
         blind.append(f"there are more than {_MOST_NAMESPACES} network namespaces")
     indexes = {tree.text(f"{NET_CLASS}/{name}/ifindex"): name for name in paths.names}
+    parents = {
+        Guid.of_address(netdev.address): netdev.name
+        for netdev in paths.netdevs
+        if netdev.ipoib and not netdev.ipoib.parent
+    }
     for space, owner in list(found.items())[:_MOST_NAMESPACES]:
         argv = ["nsenter", f"--net={space}", "ip", "-j", "-d", "link", "show"]
         failures: list[str] = []
@@ -466,6 +471,11 @@ def _containers(
             below = indexes.get(str(row.get("link_index")))
             if below and "link_netnsid" in row and kind != "veth":
                 yield NetdevUse(below, "container", what)
+            # A P_Key child shows no link_netnsid (ipoib_link_ops has no get_link_net),
+            # but has the GUID of its parent.
+            parent = parents.get(Guid.of_address(str(row.get("address"))))
+            if parent and kind == "ipoib":
+                yield NetdevUse(parent, "container", what)
             if row.get("parentbus") == "pci":
                 yield NetdevUse(str(row.get("parentdev")), "container", what)
 

@@ -15,6 +15,7 @@ from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,
     ARPHRD_LOOPBACK,
+    Ipoib,
     Netdev,
     NetdevUse,
     OvirtNetwork,
@@ -26,18 +27,19 @@ from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.tree import FileTree
 
 
-def netdev(name, *addresses, type=1, port=None):
+def netdev(name, *addresses, type=1, port=None, parent=None):
     device = "mlx4_0" if port else None
+    hardware = f"00:00:10:87:fe:80:{'00:' * 6}00:02:c9:03:00:fb:12:3{port}"
     return Netdev(
-        name, type, 1500, "", "up", addresses=addresses, rdma_device=device,
-        rdma_port=port,
+        name, type, 1500, hardware if port else "", "up", addresses=addresses,
+        rdma_device=device, rdma_port=port, ipoib=Ipoib(parent=parent) if port else None
     )  # fmt: skip
 
 
 NETDEVS = (
     netdev("eth0", "192.0.2.5/24", "2001:db8::5/64"),
     netdev("ib0", "10.0.0.2/24", "fd00::2/64", type=ARPHRD_INFINIBAND, port=1),
-    netdev("ib0.8001", "10.1.0.2/16", type=ARPHRD_INFINIBAND, port=1),
+    netdev("ib0.8001", "10.1.0.2/16", type=ARPHRD_INFINIBAND, port=1, parent="ib0"),
     netdev("ib1", "10.0.2.2/24", "fe80::2/64", type=ARPHRD_INFINIBAND, port=2),
     netdev("lo", "127.0.0.1/8", "::1/128", type=ARPHRD_LOOPBACK),
 )
@@ -555,7 +557,8 @@ def test_a_console_of_a_virtual_machine(host):
 
 
 # ip -j -d link show in the namespace of a container (iproute2 6.1): a macvlan on ib0's
-# index, a veth, and an adapter's netdev that was moved.
+# index, a veth, an adapter's netdev that was moved, and P_Key children of ib1 and of an
+# adapter that was moved.
 IN_THE_CONTAINER = [
     {"ifindex": 1, "ifname": "lo", "linkinfo": {}},
     {"ifindex": 2, "link_index": 5, "link_netnsid": 0, "ifname": "eth0",
@@ -565,6 +568,12 @@ IN_THE_CONTAINER = [
     {"ifindex": 4, "link_index": 2, "ifname": "eth0.7",
      "linkinfo": {"info_kind": "vlan"}},
     {"ifindex": 9, "ifname": "ens1", "parentbus": "pci", "parentdev": "0000:41:00.0"},
+    {"ifindex": 12, "link": "if5", "ifname": "ib1.8002",
+     "address": "00:00:10:99:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fb:12:32",
+     "linkinfo": {"info_kind": "ipoib", "info_data": {"key": "0x8002"}}},
+    {"ifindex": 13, "link": "if5", "ifname": "ib7.8002",
+     "address": "00:00:10:99:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fb:12:39",
+     "linkinfo": {"info_kind": "ipoib", "info_data": {"key": "0x8002"}}},
 ]  # fmt: skip
 
 
@@ -583,6 +592,7 @@ def test_links_of_containers(host, ends):
         (
             NetdevUse("0000:41:00.0", "container", "netdev ens1 of conmon (80)"),
             NetdevUse("ib0", "container", "macvlan eth0 of conmon (80)"),
+            NetdevUse("ib1", "container", "ipoib ib1.8002 of conmon (80)"),
         ),
         [],
     )
