@@ -34,6 +34,9 @@ _MOUNTINFO, _SWAPS = "/proc/self/mountinfo", "/proc/swaps"
 _MULTIPATH = "mpath-"
 # A partition of a map has nothing of its own; its users are on top.
 _PARTITION = re.compile(r"part[0-9]+-")
+# The character devices of a SCSI device. QEMU has the first one of a virtual machine's
+# host device (the engine's default, scsi_generic).
+_CHARACTER = ("scsi_generic", "bsg", "scsi_tape", "scsi_changer")
 # These keep block devices open, and close them when one goes.
 _OPENERS = ("multipathd", "udevd", "systemd-udevd", "(udev-worker)")
 # TOXIC_CHARS, of which the first one counts (getMPDevsIter, multipath.py of VDSM).
@@ -88,23 +91,21 @@ class BlockReader:
 
     def luns(self, host: Optional[int]) -> tuple[Lun, ...]:
         """Return the LUNs of a SCSI host, by number."""
-        found = []
-        for name in self._tree.names(SCSI_DEVICES):
-            number, _, rest = name.partition(":")
-            if number != str(host):
-                continue
-            folder = f"{SCSI_DEVICES}/{name}/device"
-            for device in self._tree.names(f"{folder}/block"):
-                found.append(self._lun(device, rest.rpartition(":")[2], folder))
+        found = [
+            self._lun(device, name.rpartition(":")[2], folder)
+            for name, folder in self._scsi_devices(host)
+            for device in self._tree.names(f"{folder}/block")
+        ]
         return tuple(sorted(found, key=lambda lun: (lun.number, lun.device)))
 
-    def users(self, devices: Collection[str]) -> tuple[str, ...]:
-        """Return what would lose something if all of ``devices``, such as sdb, went:
+    def users(self, sessions: Collection[Session]) -> tuple[str, ...]:
+        """Return what would lose something if all of ``sessions`` ended:
         ``sdb: process 812 (qemu-kvm)``.
 
         A multipath map that still has another running path loses nothing, so what is
         on top of it is not counted.
         """
+        devices = [lun.device for one in sessions for lun in one.luns]
         names: dict[str, str] = {}
         found: list[str] = []
         for device in devices:
@@ -114,10 +115,32 @@ class BlockReader:
             for name, path in names.items()
             if (number := self._tree.text(f"{BLOCK}/{name}/dev"))
         }
+        nodes = {f"block/{number}": path for number, path in paths.items()}
+        for one in sessions:
+            nodes.update(self._character_devices(one.host))
         found += self._mounts(paths)
         found += self._swaps(names)
-        found += self._open(paths)
+        found += self._open(nodes)
+        if not found:
+            found += self._open_maps(names)
         return tuple(dict.fromkeys(found))
+
+    def _scsi_devices(self, host: Optional[int]) -> Iterator[tuple[str, str]]:
+        """Yield the SCSI devices of a host, ``7:0:0:1``, and their folders."""
+        for name in self._tree.names(SCSI_DEVICES):
+            if name.partition(":")[0] == str(host):
+                yield name, f"{SCSI_DEVICES}/{name}/device"
+
+    def _character_devices(self, host: Optional[int]) -> Iterator[tuple[str, str]]:
+        """Yield those of a SCSI host, as FileTree.open_device() returns them, and whose
+        they are: ``sdb``, or ``7:0:0:1`` for a tape, which is no block device.
+        """
+        for name, folder in self._scsi_devices(host):
+            path = (*self._tree.names(f"{folder}/block"), name)[0]
+            for kind in _CHARACTER:
+                for node in self._tree.names(f"{folder}/{kind}"):
+                    if number := self._tree.text(f"{folder}/{kind}/{node}/dev"):
+                        yield f"char/{number}", path
 
     def _lun(self, device: str, number: str, folder: str) -> Lun:
         text = self._tree.text
@@ -216,7 +239,7 @@ class BlockReader:
             if type == "partition" and name in names:
                 yield f"{names[name]}: swap"
 
-    def _open(self, paths: dict[str, str]) -> Iterator[str]:
+    def _open(self, nodes: dict[str, str]) -> Iterator[str]:
         for pid, program in self._processes():
             if program in _OPENERS:
                 continue
@@ -225,9 +248,29 @@ class BlockReader:
                 self._tree.open_device(f"{folder}/{n}")
                 for n in self._tree.names(folder)
             }
-            for number, path in paths.items():
-                if number in opened:
+            for node, path in nodes.items():
+                if node in opened:
                     yield f"{path}: process {pid} ({program})"
+
+    def _open_maps(self, names: dict[str, str]) -> Iterator[str]:
+        """Yield the multipath maps that the kernel itself has open, which nothing else
+        shows: a mount in another namespace, btrfs, a target of this host.
+
+        An exclusive open of the LUN would show it without a map too, but waits for a
+        target that does not respond.
+        """
+        for name, path in names.items():
+            map = self._tree.text(f"{BLOCK}/{name}/dm/name")
+            holders = self._tree.names(f"{BLOCK}/{name}/holders")
+            if map is None or holders or self._run is None:
+                continue
+            argv = ("dmsetup", "info", "-c", "--noheadings", "-o", "open", map)
+            try:
+                count = self._run(argv).strip()
+            except CommandFailed as error:
+                count = f"unknown: {error}"
+            if count != "0":
+                yield f"{path}: device {map}, whose open count is {count}"
 
     def _processes(self) -> Iterator[tuple[str, str]]:
         for pid in self._tree.names("/proc"):

@@ -675,8 +675,7 @@ class BlockSessions:
 
         Raises Refused, and ends none, if one of their LUNs is in use; and Problem.
         """
-        devices = [lun.device for one in leaving for lun in one.luns]
-        users = BlockReader(FileTree(self._root), self._run).users(devices)
+        users = BlockReader(FileTree(self._root), self._run).users(leaving)
         if users:
             raise Refused(
                 "block-in-use",

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Find out which netdevs are in use, and by what.
 
-Users are mounts of network file systems, RDMA connections of NFS, sessions of block
-storage (iSCSI, iSER, SRP, NVMe over fabrics), logical networks, migrations, consoles of
-virtual machines, the engine's connection, the default gateway, the SSH session that
-runs this program, and links of containers. Virtual machines follow from the netdevs
-(:mod:`ovirt_rdma.host.facts.uses`). VDSM does not keep the roles of networks on the
-host. So a migration network is detected only while a VM migrates, by its TCP
-connections. A management network that is neither ovirtmgmt nor the default route is
-detected only while the engine is connected. A use whose netdev, and a table that could
-not be read, are uses of an unknown netdev.
+Users are mounts of network file systems, connections of NFS, Gluster and Ceph, sessions
+of block storage (iSCSI, iSER, SRP, NVMe over fabrics), logical networks, migrations,
+consoles of virtual machines, the engine's connection, the default gateway, the SSH
+session that runs this program, and links of containers. Virtual machines follow from
+the netdevs (:mod:`ovirt_rdma.host.facts.uses`). VDSM does not keep the roles of
+networks on the host. So a migration network is detected only while a VM migrates, by
+its TCP connections. A management network that is neither ovirtmgmt nor the default
+route is detected only while the engine is connected. A use whose netdev, and a table
+that could not be read, are uses of an unknown netdev.
 
 The texts of NVMe's sessions are those of nvmf_get_address() in
 drivers/nvme/host/fabrics.c.
@@ -36,7 +36,7 @@ from ovirt_rdma.host.collect.storage import (
     read_sessions,
 )
 from ovirt_rdma.host.collect.tools import Tools
-from ovirt_rdma.host.facts.devices import ARPHRD_LOOPBACK, NetdevUse
+from ovirt_rdma.host.facts.devices import ARPHRD_LOOPBACK, Guid, NetdevUse
 from ovirt_rdma.host.facts.model import Facts, NfsMount
 from ovirt_rdma.host.paths import NET_CLASS
 from ovirt_rdma.host.system.tree import FileTree
@@ -46,10 +46,10 @@ class NetdevPaths:
     """Find netdevs by address or remote end; without ``lo``, which has no link."""
 
     def __init__(self, facts: Facts) -> None:
-        self._netdevs = [n for n in facts.netdevs if n.type != ARPHRD_LOOPBACK]
-        self.names = {netdev.name for netdev in self._netdevs}
+        self.netdevs = [n for n in facts.netdevs if n.type != ARPHRD_LOOPBACK]
+        self.names = {netdev.name for netdev in self.netdevs}
         self._by_address: dict[str, list[str]] = {}
-        for netdev in self._netdevs:
+        for netdev in self.netdevs:
             for text in netdev.addresses:
                 address = plain_address(text.partition("/")[0])
                 self._by_address.setdefault(address, []).append(netdev.name)
@@ -83,7 +83,8 @@ class NetdevPaths:
         route = self._routes.get(_same(remote))
         if route is None:
             return None
-        return [route.netdev] if route.netdev in self.names else []
+        # By lo an address of this host is reached, which goes with its netdev.
+        return [route.netdev] if route.netdev in self.names else self.carrying(remote)
 
 
 def _ip(text: str) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address, None]:
@@ -188,6 +189,8 @@ def _nvme(tree: FileTree, problems: list[str]) -> Iterator[StorageSession]:
         )
 
 
+# Monitors, to which each client stays connected: images (RBD) show in no mount.
+_CEPH_PORTS = {3300, 6789}
 # Network file systems except NFS, with the TCP ports of their servers (those of IANA;
 # BeeGFS and Gluster by their manuals). The kernel shows the server's address as addr=
 # (fs/smb/client/cifsfs.c) or in the source (fs/ceph/super.c, Lustre's NIDs).
@@ -195,10 +198,10 @@ _FILE_SYSTEMS = {
     "9p": {564},
     "afs": set(),
     "beegfs": {8003, 8005, 8008},
-    "ceph": {3300, 6789},
+    "ceph": _CEPH_PORTS,
     "cifs": {445, 139},
-    "fuse.ceph": {3300, 6789},
-    "fuse.ceph-fuse": {3300, 6789},
+    "fuse.ceph": _CEPH_PORTS,
+    "fuse.ceph-fuse": _CEPH_PORTS,
     "fuse.glusterfs": {24007},
     "fuse.sshfs": {22},
     "lustre": {988},
@@ -228,6 +231,9 @@ def _mounts(tree: FileTree, problems: list[str]) -> Iterator[StorageSession]:
 
 
 SOCKET_TABLES = "/proc/net"
+# The programs of Gluster that have data: its clients with self-heal, and its bricks.
+_GLUSTER = ("glusterfs", "glusterfsd")
+_NFS_PORT = 2049
 _NAMESPACES = "/run/netns"
 # More network namespaces are not looked at; a service with PrivateNetwork= has one.
 _MOST_NAMESPACES = 64
@@ -269,7 +275,8 @@ def read_netdev_uses(
     established = _established(tree, blind)
     uses = {
         *_networks(facts, paths),
-        *_other_paths(facts, paths),
+        *_other_paths(facts, established, paths),
+        *_gluster(tree, established, paths),
         *_connections(established, paths),
         *_default_routes(tree, paths, blind),
         *_ssh(tree, established, paths),
@@ -289,11 +296,18 @@ def _networks(facts: Facts, paths: NetdevPaths) -> Iterator[NetdevUse]:
             yield NetdevUse(network.southbound, "management", f"network {network.name}")
 
 
-def _other_paths(facts: Facts, paths: NetdevPaths) -> Iterator[NetdevUse]:
-    """Yield the netdevs of RDMA connections of NFS with an address that no mount shows:
-    a mount keeps its own when a connection moves, and a server has its clients.
+def _other_paths(
+    facts: Facts, established: list[Connection], paths: NetdevPaths
+) -> Iterator[NetdevUse]:
+    """Yield the netdevs of connections of NFS with an address that no mount shows: a
+    mount keeps its own when a connection moves, or has more (trunking, pNFS), and a
+    server has its clients of RDMA.
     """
     shown = {plain_address(mount.address or "") for mount in facts.nfs_mounts}
+    for one in established:
+        if one.remote_port == _NFS_PORT and one.remote not in shown:
+            for netdev in paths.carrying(one.local):
+                yield NetdevUse(netdev, "nfs", f"a TCP connection with {one.remote}")
     for cm_id in facts.cm_ids or ():
         remote = _address_of(cm_id.destination or "")
         if cm_id.owner == "[rpcrdma]" and remote and remote not in shown:
@@ -316,9 +330,27 @@ def _connections(
             found.append(("display", f"a console, with {one.remote}"))
         if one.local_port == _VDSM_PORT:
             found.append(("management", f"VDSM, connected from {one.remote}"))
+        if one.ports & _CEPH_PORTS:
+            found.append(("mount", f"Ceph, with {one.remote}"))
         for purpose, what in found:
             for netdev in paths.carrying(one.local):
                 yield NetdevUse(netdev, purpose, what)
+
+
+def _gluster(
+    tree: FileTree, established: list[Connection], paths: NetdevPaths
+) -> Iterator[NetdevUse]:
+    """Yield the netdevs of Gluster: a mount shows one server of its volume, which has
+    bricks on others. These have ports that any program may get.
+    """
+    for process in tree.names("/proc"):
+        if tree.text(f"/proc/{process}/comm") in _GLUSTER:
+            folder = f"/proc/{process}/fd"
+            sockets = {tree.link_name(f"{folder}/{n}") for n in tree.names(folder)}
+            for one in established:
+                if one.socket in sockets:
+                    for netdev in paths.carrying(one.local):
+                        yield NetdevUse(netdev, "mount", f"Gluster, with {one.remote}")
 
 
 def _established(tree: FileTree, problems: list[str]) -> list[Connection]:
@@ -421,6 +453,11 @@ def _containers(
     if len(found) > _MOST_NAMESPACES:
         blind.append(f"there are more than {_MOST_NAMESPACES} network namespaces")
     indexes = {tree.text(f"{NET_CLASS}/{name}/ifindex"): name for name in paths.names}
+    parents = {
+        Guid.of_address(netdev.address): netdev.name
+        for netdev in paths.netdevs
+        if netdev.ipoib and not netdev.ipoib.parent
+    }
     for space, owner in list(found.items())[:_MOST_NAMESPACES]:
         argv = ["nsenter", f"--net={space}", "ip", "-j", "-d", "link", "show"]
         failures: list[str] = []
@@ -434,6 +471,11 @@ def _containers(
             below = indexes.get(str(row.get("link_index")))
             if below and "link_netnsid" in row and kind != "veth":
                 yield NetdevUse(below, "container", what)
+            # A P_Key child shows no link_netnsid (ipoib_link_ops has no get_link_net),
+            # but has the GUID of its parent.
+            parent = parents.get(Guid.of_address(str(row.get("address"))))
+            if parent and kind == "ipoib":
+                yield NetdevUse(parent, "container", what)
             if row.get("parentbus") == "pci":
                 yield NetdevUse(str(row.get("parentdev")), "container", what)
 
@@ -447,11 +489,15 @@ def _session(
 ) -> Iterator[NetdevUse]:
     netdevs: Optional[list[str]]
     if session.rdma_port:
-        # An InfiniBand port may have no netdev: then none is in use.
+        # An InfiniBand port may have no netdev: then its adapter is in use.
         netdevs = [
             netdev.name
             for netdev in facts.netdevs
             if (netdev.rdma_device, netdev.rdma_port) == session.rdma_port
+        ] or [
+            device.pci.address
+            for device in facts.rdma_devices
+            if device.pci and device.name == session.rdma_port[0]
         ]
     elif session.netdev in paths.names:
         netdevs = [session.netdev]
@@ -475,12 +521,16 @@ _ESTABLISHED = b"01"  # include/net/tcp_states.h
 
 @dataclass(frozen=True)
 class Connection:
-    """An established connection; addresses in the form of :func:`plain_address`."""
+    """An established connection; addresses in the form of :func:`plain_address`.
+
+    ``socket`` is what /proc/PID/fd shows of it: ``socket:[1617]``.
+    """
 
     local: str
     local_port: int
     remote: str
     remote_port: int
+    socket: str
 
     @property
     def ports(self) -> set[int]:
@@ -494,9 +544,10 @@ def parse_connections(data: bytes) -> tuple[tuple[Connection, ...], int]:
     invalid = 0
     for line in data.split(b"\n")[1:]:  # without the headings
         try:
-            _, local, remote, state = line.split()[:4]
+            _, local, remote, state, *rest = line.split()
             if state == _ESTABLISHED:
-                connections.append(Connection(*_end(local), *_end(remote)))
+                socket = f"socket:[{b''.join(rest[5:6]).decode('latin-1')}]"
+                connections.append(Connection(*_end(local), *_end(remote), socket))
         except (ValueError, OverflowError):
             invalid += bool(line.strip())
     return tuple(connections), invalid

@@ -581,12 +581,12 @@ class OvirtNetwork:
 class NetdevUse:
     """A user of ``netdev``, which would be interrupted if the netdev lost its link.
 
-    ``purpose`` is ``nfs``, ``mount`` (of another network file system), ``iscsi``,
+    ``purpose`` is ``nfs``, ``mount`` (other network storage), ``iscsi``,
     ``srp``, ``nvme``, ``migration``, ``display``, ``management``, ``route``, ``ssh``,
     ``vm``, ``container`` or ``unknown``; ``what`` names the user
     (``10.0.0.1:/data at /rhev/...``). ``netdev`` has the address or session; the
-    netdevs below it are in use too. It is the PCI address of an adapter if its netdev
-    is in another network namespace, and None if any netdev could be the one.
+    netdevs below it are in use too. It is the PCI address of an adapter that has no
+    netdev in this network namespace, and None if any netdev could be the one.
     """
 
     netdev: Optional[str]

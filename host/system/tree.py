@@ -22,6 +22,8 @@ from ovirt_rdma.host.system.safe_file import (
 )
 from ovirt_rdma.host.system.text import NUMBERS
 
+_DEVICES = {stat.S_IFBLK: "block", stat.S_IFCHR: "char"}
+
 # Receives sentences about files that could not be read; None drops them.
 Problems = Optional[list[str]]
 
@@ -132,8 +134,8 @@ class FileTree:
             return None
 
     def open_device(self, link: str) -> Optional[str]:
-        """Return the number of the block device, as ``8:16``, that a link of
-        /proc/PID/fd leads to; None if it leads elsewhere.
+        """Return the device that a link of /proc/PID/fd leads to, by its name in
+        /sys/dev: ``block/8:16``, ``char/21:3``; None if it leads elsewhere.
 
         Only what is in a /dev is looked at: to ask for any other file may wait without
         end for the server that has it. The process may have a /dev of its own, with
@@ -146,9 +148,9 @@ class FileTree:
             status = os.stat(path)
         except (OSError, ValueError):
             return None
-        if not stat.S_ISBLK(status.st_mode):
-            return None
-        return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+        kind = _DEVICES.get(stat.S_IFMT(status.st_mode))
+        number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+        return f"{kind}/{number}" if kind else None
 
     def below(self, path: str) -> str:
         """Return the path of ``path`` for this process."""

@@ -26,7 +26,9 @@ def reader(block):
 
 def users(block, *devices):
     read = BlockReader(FileTree(block.root.path), block.run)
-    return [str(user) for user in read.users(devices)]
+    sessions = read.facts().sessions
+    leaving = [s for s in sessions if any(lun.device in devices for lun in s.luns)]
+    return [str(user) for user in read.users(leaving)]
 
 
 def test_a_host_without_block_storage_has_none(block):
@@ -193,12 +195,30 @@ def test_what_is_open_outside_of_dev_is_not_asked_for(tmp_path, monkeypatch):
     tree = FileTree(tmp_path)
     for name, to in {"3": "/data/sda", "4": "socket:[812]", "5": "/dev/null"}.items():
         (tmp_path / name).symlink_to(to)
-    assert tree.open_device("/5") is None
+    assert tree.open_device("/5") == "char/1:3"
     assert tree.open_device("/6") is None
     with monkeypatch.context() as only_here:
         only_here.delattr(os, "stat")
         assert tree.open_device("/3") is None
         assert tree.open_device("/4") is None
+
+
+@pytest.mark.parametrize(
+    ("address", "kind", "name", "number", "of"),
+    [
+        # <hostdev type="scsi"> of a virtual machine
+        ("0:0:0:0", "scsi_generic", "sg3", "21:3", "sda"),
+        # A tape has no block device.
+        ("0:0:0:1", "scsi_tape", "nst0", "9:128", "0:0:0:1"),
+    ],
+)
+def test_a_character_device_of_a_lun_is_the_lun(lun, address, kind, name, number, of):
+    lun.character_device(address, kind, name, number)
+    lun.character_device("9:0:0:0", "scsi_generic", "sg9", "21:9")
+    lun.process(80, "smartd", "sg9")
+    assert users(lun, "sda") == []
+    lun.process(81, "qemu-kvm", name)
+    assert users(lun, "sda") == [f"{of}: process 81 (qemu-kvm)"]
 
 
 @pytest.mark.parametrize(
@@ -221,6 +241,20 @@ def test_a_map_alone_is_none_but_what_is_on_it(lun):
     assert users(lun, "sda") == [
         "sda: device vg-metadata",
         "sda: process 81 (qemu-kvm)",
+    ]
+
+
+def test_a_map_that_only_the_kernel_has_open_is_a_user(lun):
+    """A mount that is left in another namespace, btrfs, a target of this host."""
+    lun.mapped(0, "lun0", "mpath-36001", "sda")
+    lun.mapped(1, "lun0p1", "part1-mpath-36001", "dm-0")
+    lun.open_counts["lun0"] = 1  # by its partition
+    assert users(lun, "sda") == []
+    lun.open_counts["lun0p1"] = 2
+    assert users(lun, "sda") == ["sda: device lun0p1, whose open count is 2"]
+    lun.status["lun0p1"] = None
+    assert users(lun, "sda") == [
+        "sda: device lun0p1, whose open count is unknown: Device does not exist."
     ]
 
 

@@ -15,27 +15,31 @@ from ovirt_rdma.host.collect.tools import Tools
 from ovirt_rdma.host.facts.devices import (
     ARPHRD_INFINIBAND,
     ARPHRD_LOOPBACK,
+    Ipoib,
     Netdev,
     NetdevUse,
     OvirtNetwork,
+    PciIdentity,
+    RdmaDevice,
 )
 from ovirt_rdma.host.facts.model import CmId, Facts, NfsMount, Route
 from ovirt_rdma.host.system.commands import CommandFailed
 from ovirt_rdma.host.system.tree import FileTree
 
 
-def netdev(name, *addresses, type=1, port=None):
+def netdev(name, *addresses, type=1, port=None, parent=None):
     device = "mlx4_0" if port else None
+    hardware = f"00:00:10:87:fe:80:{'00:' * 6}00:02:c9:03:00:fb:12:3{port}"
     return Netdev(
-        name, type, 1500, "", "up", addresses=addresses, rdma_device=device,
-        rdma_port=port,
+        name, type, 1500, hardware if port else "", "up", addresses=addresses,
+        rdma_device=device, rdma_port=port, ipoib=Ipoib(parent=parent) if port else None
     )  # fmt: skip
 
 
 NETDEVS = (
     netdev("eth0", "192.0.2.5/24", "2001:db8::5/64"),
     netdev("ib0", "10.0.0.2/24", "fd00::2/64", type=ARPHRD_INFINIBAND, port=1),
-    netdev("ib0.8001", "10.1.0.2/16", type=ARPHRD_INFINIBAND, port=1),
+    netdev("ib0.8001", "10.1.0.2/16", type=ARPHRD_INFINIBAND, port=1, parent="ib0"),
     netdev("ib1", "10.0.2.2/24", "fe80::2/64", type=ARPHRD_INFINIBAND, port=2),
     netdev("lo", "127.0.0.1/8", "::1/128", type=ARPHRD_LOOPBACK),
 )
@@ -76,6 +80,8 @@ NFS = "nas:/data at /rhev/nas"
         ("192.0.2.9", {"routes": (Route("192.0.2.9", "ib1"),)}, ["ib1"]),
         ("10.9.9.9", {"routes": (Route("10.9.9.9", problem="unreachable"),)}, []),
         ("127.0.0.1", {"routes": (Route("127.0.0.1", "lo"),)}, []),
+        # An address of this host: hyperconverged, or its own NFS server.
+        ("10.0.0.2", {"routes": (Route("10.0.0.2", "lo"),)}, ["ib0"]),
         ("fd00::1", {}, ["ib0"]),
         ("fe80::1%ib1", {}, ["ib1"]),
         (  # /proc shows the index of a netdev
@@ -168,6 +174,21 @@ def test_addresses_that_are_unknown_are_users_of_each_netdev(host):
     assert facts.problems.count(failure) == 1
 
 
+def test_a_tcp_connection_that_no_mount_shows_uses_its_netdev(host):
+    """Trunking, and the data servers of pNFS."""
+    host.tcp_connections(
+        ("10.0.0.2", 700, "10.0.0.1", 2049),
+        ("10.0.2.2", 701, "10.0.2.9", 2049),
+        ("192.0.2.5", 2049, "192.0.2.9", 702),
+    )
+    found, problems = uses(host, nfs_mounts=(mount(),))
+    assert found == (
+        NetdevUse("ib0", "nfs", NFS),
+        NetdevUse("ib1", "nfs", "a TCP connection with 10.0.2.9"),
+    )
+    assert not problems
+
+
 # Block storage
 
 
@@ -242,11 +263,26 @@ def test_an_iscsi_session_that_cannot_be_placed_is_a_sentence(host):
 
 def test_srp_uses_every_netdev_of_its_port(host):
     host.srp_session(7, "mlx4_0", "1")
-    host.srp_session(8, "mlx5_9", "1")  # without a netdev
+    host.srp_session(8, "mlx5_9", "1")  # a device that goes
     host.write("/sys/class/scsi_host/host0/proc_name", "ahci")
     what = "target 0x0002c903000a0b0c as host7, running"
     assert uses(host) == (
         (NetdevUse("ib0", "srp", what), NetdevUse("ib0.8001", "srp", what)),
+        [],
+    )
+
+
+def test_srp_by_a_port_without_a_netdev_uses_the_adapter(host):
+    """Without ib_ipoib. A new port type removes the RDMA device, and the LUNs."""
+    host.srp_session(7, "mlx4_0", "1")
+    pci = PciIdentity("0000:04:00.0", "0x15b3", "0x1003", "0x00")
+    devices = (
+        RdmaDevice("mlx4_0", "CA", "0", pci=pci),
+        RdmaDevice("mlx5_0", "CA", "0"),
+    )
+    what = "target 0x0002c903000a0b0c as host7, running"
+    assert uses(host, netdevs=NETDEVS[:1], rdma_devices=devices) == (
+        (NetdevUse("0000:04:00.0", "srp", what),),
         [],
     )
 
@@ -356,6 +392,7 @@ def test_the_table_of_connections():
     )
     (connection,), odd = parse_connections(b"headings\n" + line + b"   \n\n")
     assert (connection.local, connection.local_port) == ("10.0.0.2", 49152)
+    assert connection.socket == "socket:[1617]"
     assert (connection.remote, connection.remote_port) == ("10.0.0.1", 3260)
     assert odd == 0
     assert parse_connections(b"") == ((), 0)
@@ -414,6 +451,32 @@ def test_mounts_of_other_network_file_systems(host, fstype, source, options, net
     assert [use.netdev for use in found] == netdevs
     assert {use.purpose for use in found} <= {"mount"}
     assert all(use.what.startswith(f"{source} at /mnt/x") for use in found)
+
+
+@pytest.mark.parametrize("program", ["glusterfs", "glusterfsd", "qemu-kvm"])
+def test_gluster_uses_the_netdevs_of_its_connections(host, program):
+    """The mount names a server by eth0; bricks are on others, with any port."""
+    host.mount("192.0.2.9:/data", "/mnt/x", "fuse.glusterfs")
+    host.tcp_connections(("10.0.0.2", 1021, "10.0.0.3", 58001), inode=812)
+    host.tcp_connections(("10.0.2.2", 50000, "10.0.2.9", 58002), inode=813)
+    host.write("/proc/80/comm", program)
+    link = host.path / "proc/80/fd/7"
+    link.parent.mkdir()
+    link.symlink_to("socket:[812]")
+    found, problems = uses(host, routes=(Route("192.0.2.9", "eth0"),))
+    bricks = NetdevUse("ib0", "mount", "Gluster, with 10.0.0.3")
+    assert found == (
+        NetdevUse("eth0", "mount", "192.0.2.9:/data at /mnt/x"),
+        *([bricks] if program.startswith("gluster") else []),
+    )
+    assert not problems
+
+
+@pytest.mark.parametrize("port", [3300, 6789])
+def test_an_image_on_ceph_is_a_use(host, port):
+    """Of the kernel, rbd-nbd or QEMU: no mount shows it."""
+    host.tcp_connections(("10.0.2.2", 50000, "10.0.2.9", port))
+    assert uses(host) == ((NetdevUse("ib1", "mount", "Ceph, with 10.0.2.9"),), [])
 
 
 def test_gluster_on_this_host_uses_no_link(host):
@@ -494,7 +557,8 @@ def test_a_console_of_a_virtual_machine(host):
 
 
 # ip -j -d link show in the namespace of a container (iproute2 6.1): a macvlan on ib0's
-# index, a veth, and an adapter's netdev that was moved.
+# index, a veth, an adapter's netdev that was moved, and P_Key children of ib1 and of an
+# adapter that was moved.
 IN_THE_CONTAINER = [
     {"ifindex": 1, "ifname": "lo", "linkinfo": {}},
     {"ifindex": 2, "link_index": 5, "link_netnsid": 0, "ifname": "eth0",
@@ -504,6 +568,12 @@ IN_THE_CONTAINER = [
     {"ifindex": 4, "link_index": 2, "ifname": "eth0.7",
      "linkinfo": {"info_kind": "vlan"}},
     {"ifindex": 9, "ifname": "ens1", "parentbus": "pci", "parentdev": "0000:41:00.0"},
+    {"ifindex": 12, "link": "if5", "ifname": "ib1.8002",
+     "address": "00:00:10:99:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fb:12:32",
+     "linkinfo": {"info_kind": "ipoib", "info_data": {"key": "0x8002"}}},
+    {"ifindex": 13, "link": "if5", "ifname": "ib7.8002",
+     "address": "00:00:10:99:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fb:12:39",
+     "linkinfo": {"info_kind": "ipoib", "info_data": {"key": "0x8002"}}},
 ]  # fmt: skip
 
 
@@ -522,6 +592,7 @@ def test_links_of_containers(host, ends):
         (
             NetdevUse("0000:41:00.0", "container", "netdev ens1 of conmon (80)"),
             NetdevUse("ib0", "container", "macvlan eth0 of conmon (80)"),
+            NetdevUse("ib1", "container", "ipoib ib1.8002 of conmon (80)"),
         ),
         [],
     )

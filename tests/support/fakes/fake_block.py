@@ -29,7 +29,7 @@ class FakeBlock:
     ioc_guid to the sizes of their LUNs in sectors. ``errors`` has the errno for others.
     ``log`` is the kernel's log, ``written`` has each login, ``nodes`` the devices of
     nodes that do not have the kernel's name. ``status`` has the paths of multipath maps
-    as dmsetup(8) shows them, None if it fails.
+    as dmsetup(8) shows them, None if it fails; ``open_counts`` those that are not 0.
     """
 
     def __init__(self, root: FakeRoot) -> None:
@@ -40,6 +40,7 @@ class FakeBlock:
         self.written: list[tuple[str, str]] = []
         self.nodes: dict[str, str] = {}
         self.status: dict[str, Optional[str]] = {}
+        self.open_counts: dict[str, int] = {}
         self._hosts = 0
         self._extensions: dict[int, str] = {}
 
@@ -66,11 +67,13 @@ class FakeBlock:
         monkeypatch.setattr(sessions, "_written", written)
 
     def run(self, argv: Sequence[str]) -> str:
-        """Run modprobe, dmesg and dmsetup status."""
+        """Run modprobe, dmesg, and dmsetup status and info."""
         if argv[0] == "dmsetup":
             status = self.status[argv[-1]]
             if status is None:
                 raise CommandFailed("Device does not exist.", 1)
+            if argv[1] == "info":
+                return f"{self.open_counts.get(argv[-1], 0)}\n"
             return f"0 2048 multipath 2 0 0 0 1 1 A 0 2 2 {status}\n"
         return {"modprobe": "", "dmesg": "\n".join(self.log)}[argv[0]]
 
@@ -168,6 +171,16 @@ class FakeBlock:
         self.root.link(f"{block}/device", path)
         self.root.link(f"/sys/class/block/{device}", block)
 
+    def character_device(self, address: str, kind: str, name: str, number: str) -> None:
+        """Add one, such as st0 of the class scsi_tape, to a SCSI device, which may be
+        new.
+        """
+        path = f"/sys/devices/host{address.partition(':')[0]}/{address}"
+        self.root.write(f"{path}/{kind}/{name}/dev", number)
+        self.root.link(f"/sys/class/{kind}/{name}", f"{path}/{kind}/{name}")
+        if not (self.root.path / f"sys/class/scsi_device/{address}").exists():
+            self.root.link(f"/sys/class/scsi_device/{address}/device", path)
+
     def mapped(self, minor: int, name: str, uuid: str, *slaves: str) -> str:
         """Add a device-mapper device on others; return its name, dm-N."""
         device = f"dm-{minor}"
@@ -200,8 +213,10 @@ class FakeBlock:
         opened = (self.root.path / link.lstrip("/")).readlink()
         plain = opened.name if opened.parent == Path("/dev") else None
         name = self.nodes.get(str(opened), plain)
-        file = self.root.path / f"sys/class/block/{name}/dev"
-        return file.read_text().strip() if name and file.exists() else None
+        for kind, found in (("block", "block"), ("char", "scsi_*")):
+            for file in self.root.path.glob(f"sys/class/{found}/{name}/dev"):
+                return f"{kind}/{file.read_text().strip()}"
+        return None
 
     def _sessions(self) -> list[tuple[str, str, str]]:
         found = []

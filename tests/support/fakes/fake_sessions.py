@@ -86,7 +86,9 @@ class FakeSessions(FakeFiles):
         self.write(f"{folder}/address", address)
         self.write(f"{folder}/subsysnqn", "nqn.2014-08.org:data")
 
-    def tcp_connections(self, *connections: Ends, state: str = "01") -> None:
+    def tcp_connections(
+        self, *connections: Ends, state: str = "01", inode: int = 1617
+    ) -> None:
         """Add sockets to /proc/net/tcp and tcp6; state 01 is established.
 
         IPv4 addresses are in tcp; ``::ffff:10.0.0.1`` is in tcp6.
@@ -96,7 +98,8 @@ class FakeSessions(FakeFiles):
             lines = self._sockets.setdefault(name, [_HEADINGS])
             lines.append(
                 f"{len(lines) - 1:4}: {_words(local)}:{local_port:04X} "
-                f"{_words(remote)}:{remote_port:04X} {state} {_REST}"
+                f"{_words(remote)}:{remote_port:04X} {state} "
+                + _REST.replace("1617", f"{inode}")
             )
             self.tcp_table(name, lines)
 
