@@ -722,6 +722,9 @@ def _profiles(
     ids = [word for profile in candidates for word in ("uuid", profile.uuid)]
     text = tools.text([*_NMCLI, _SETTINGS, "connection", "show", *ids], problems)
     properties = profiles(text or "")
+    unseen = [profile.uuid for profile in candidates if profile.uuid not in properties]
+    if unseen and text is not None:
+        problems.append(f"nmcli does not show the profile {unseen[0]}")
     known = (replace(p, properties=properties.get(p.uuid, ())) for p in candidates)
     return tuple(
         replace(profile, interface_name=profile.value("connection.interface-name"))

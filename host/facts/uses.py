@@ -246,6 +246,14 @@ class NetdevUsers:
         )
         return self.of_adapter(address) if bonded or drivers != [_MLX5] else None
 
+    def of_port(self, name: str) -> tuple[str, ...]:
+        """Return who is interrupted if the Ethernet port of the netdev ``name`` goes
+        down: those of its virtual functions too.
+        """
+        netdev = self._netdevs.get(name)
+        address = netdev.pci.address if netdev and netdev.pci else name
+        return tuple(dict.fromkeys((*self.of(name), *self.of_adapter(address))))
+
     def of_mtu(self, name: str) -> tuple[str, ...]:
         """Return who is interrupted if the MTU of the netdev ``name`` changes.
 
@@ -253,12 +261,8 @@ class NetdevUsers:
         that MTU is also the limit of the virtual functions.
         """
         netdev = self._netdevs.get(name)
-        if netdev is None:
-            return self.of(name)
-        if netdev.type == ARPHRD_ETHER:
-            address = netdev.pci.address if netdev.pci else name
-            users = (*self.of(name), *self.of_adapter(address))
-            return tuple(dict.fromkeys(users))
+        if netdev is None or netdev.type == ARPHRD_ETHER:
+            return self.of_port(name)
         drivers = {device.name: device.driver for device in self.facts.rdma_devices}
         queues_stay = drivers.get(netdev.rdma_device or "", _MLX5) != _MLX5
         return () if queues_stay else self.of(name)

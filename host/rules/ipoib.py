@@ -600,7 +600,7 @@ def asked_mode(view: View, interface: Interface) -> Optional[str]:
 def _best(view: View, interface: Interface) -> Choice:
     impossible = no_connected_mode(view, interface)
     if impossible:
-        return Choice(DATAGRAM, impossible)
+        return Choice(DATAGRAM, impossible, unknown=impossible == MODE_UNKNOWN)
     too_large = too_large_for_datagrams(view, interface)
     if too_large and not decided_mtu(view, interface, CONNECTED).too_large:
         return Choice(CONNECTED, too_large)
@@ -905,7 +905,10 @@ def _existing(about: About, interface: Interface) -> Finding:
     shown = f"{name} (P_Key {interface.pkey})"
     if partition is None:
         return about.warns(f"the P_Key of {name} could not be read")
-    if not interface.port.pkeys or table_entry(interface.port, partition):
+    if not interface.port.pkeys:
+        unread = f"the P_Key table of {interface.port_name} could not be read"
+        return about.skips(f"{shown}: {unread}")
+    if table_entry(interface.port, partition):
         return about.passes(f"{shown} is in a partition of its port")
     return about.warns(
         f"{shown} has no carrier: its P_Key is not in the port's table",

@@ -353,10 +353,12 @@ def _classes(view: View, about: About, base: Interface) -> Iterator[Outcome]:
             "priority",
         )
     else:
-        yield from _class(about, base, wanted)
+        yield from _class(view, about, base, wanted)
 
 
-def _class(about: About, base: Interface, wanted: RoceClass) -> Iterator[Outcome]:
+def _class(
+    view: View, about: About, base: Interface, wanted: RoceClass
+) -> Iterator[Outcome]:
     name, dcb, priority = base.name, base.netdev.dcb or Dcb(), wanted.priority
     dscp = f"dscp-{wanted.code_point}"
     settings = {"pause": "off", "pfc": str(priority), dscp: str(priority)}
@@ -409,7 +411,7 @@ def _class(about: About, base: Interface, wanted: RoceClass) -> Iterator[Outcome
             *(Change(SYSFS, end, None, "1") for end in ends),
         ),
         refused=refused,
-        users=base.users,
+        users=view.users.of_port(name),
     )
 
 

@@ -467,7 +467,8 @@ CARRIER_S = 30.0
 class DcbSetting(NetdevSetting):
     """A setting of data center bridging of an Ethernet netdev, or its pause frames.
 
-    A change of PFC takes the link down and up (mlx5/core/en_dcbnl.c:394).
+    A change of PFC takes the physical port down and up, and so the links of its VFs
+    (mlx5/core/en_dcbnl.c:394, mlx5_toggle_port_link).
     """
 
     name = DCB
@@ -502,6 +503,9 @@ class DcbSetting(NetdevSetting):
     @property
     def effect(self) -> str:
         return LINK_DOWN if self.change.name == "pfc" else LIVE
+
+    def interrupts(self, users: NetdevUsers) -> tuple[str, ...]:
+        return users.of_port(self.change.target)
 
     def accepts(self, value: Optional[str]) -> bool:
         if self.change.name != "buffers" or value is None:

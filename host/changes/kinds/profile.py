@@ -177,12 +177,15 @@ def properties(host: Host, uuid: str, *settings: str) -> Optional[dict[str, str]
     # The UUID is in "connection", and shows which profile was printed.
     fields = ",".join(dict.fromkeys(("connection", *settings)))
     arguments = ("-t", "-f", fields, "connection", "show", "uuid", uuid)
+    failure = f"the profile {uuid} cannot be read"
     try:
-        text = nmcli(host, f"the profile {uuid} cannot be read", *arguments)
+        profile = profiles(nmcli(host, failure, *arguments)).get(uuid)
     except NoSuchProfile:
         return None
-    profile = profiles(text).get(uuid)
-    return None if profile is None else {item.name: item.value for item in profile}
+    if profile is None:
+        sentence = f"{failure}: nmcli does not show it"
+        raise EffectFailed("network-manager-refused", sentence, _JOURNAL)
+    return {item.name: item.value for item in profile}
 
 
 def modify(host: Host, uuid: str, name: str, value: Optional[str]) -> None:

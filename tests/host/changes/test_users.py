@@ -24,6 +24,7 @@ from ovirt_rdma.host.daemon.partitions import in_use_because
 from ovirt_rdma.host.errors import Refused
 from ovirt_rdma.host.facts.devices import (
     Adapter,
+    Dcb,
     Ipoib,
     Netdev,
     NetdevUse,
@@ -37,8 +38,23 @@ from ovirt_rdma.host.facts.devices import (
     VirtualFunction,
 )
 from ovirt_rdma.host.facts.model import Facts
-from ovirt_rdma.host.policy.model import HostPolicy, InterfaceRule, Policy, VfRule
-from ovirt_rdma.host.rules.base import LINK_DOWN, LIVE, SYSFS, VF, Change, Step, View
+from ovirt_rdma.host.policy.model import (
+    HostPolicy,
+    InterfaceRule,
+    Policy,
+    RoceClass,
+    VfRule,
+)
+from ovirt_rdma.host.rules.base import (
+    DCB,
+    LINK_DOWN,
+    LIVE,
+    SYSFS,
+    VF,
+    Change,
+    Step,
+    View,
+)
 from ovirt_rdma.host.rules.registry import decide
 from ovirt_rdma.host.services.hook_runs import ModeRefused, mode_steps
 from ovirt_rdma.host.services.network_request import WantedMode
@@ -74,13 +90,19 @@ ETHERNET = RdmaPort(1, "ACTIVE", "LinkUp", "Ethernet", max_mtu=4096)
 VF0 = VirtualFunction(
     0, "0000:43:00.1", "mlx5_core", "ib5v0", ZERO, "auto", (VfPort(1, ZERO),)
 )
+ROCE_VF = VirtualFunction(0, "0000:42:00.1", "mlx5_core", "eth4v0")
+NO_PFC = Dcb((), None, None, False, False, ())
 BASES = (
     ipoib("ib0", VPI, "mlx4_0", 1),
     ethernet("eth3", "mlx4_en", pci=pci(VPI), rdma_device="mlx4_0", rdma_port=2),
-    ethernet("eth4", "mlx5_core", pci=pci(ROCE), rdma_device="mlx5_0", rdma_port=1),
+    ethernet(
+        "eth4", "mlx5_core", pci=pci(ROCE), rdma_device="mlx5_0", rdma_port=1,
+        dcb=NO_PFC,
+    ),
     ipoib("ib5", IB, "mlx5_1", 1),
     ipoib("ib5v0", "0000:43:00.1", "mlx5_2", 1),
-)
+    ethernet("eth4v0", "mlx5_core", pci=pci(ROCE_VF.address)),
+)  # fmt: skip
 
 
 PROFILE = Profile(
@@ -90,7 +112,7 @@ PROFILE = Profile(
 
 def host(*more: Netdev, uses=(), networks=(), bases=BASES, vf=VF0, **fields) -> Facts:
     """An mlx4 adapter with an InfiniBand and an Ethernet port, and two mlx5 adapters,
-    of RoCE and of InfiniBand with a VF.
+    of RoCE and of InfiniBand, each with a VF.
     """
     vpi = Adapter(pci(VPI), "mlx4_core", port_types=("ib", "eth"))
     ib = Adapter(pci(IB), "mlx5_core", vfs=1, max_vfs=8)
@@ -102,7 +124,13 @@ def host(*more: Netdev, uses=(), networks=(), bases=BASES, vf=VF0, **fields) -> 
         host_uuid="3c2ee5a2-1b1e-4c35-b2a5-6a56fd8f8f14",
         adapters=(
             replace(vpi, port_mtus=(4096, 0)),
-            Adapter(pci(ROCE), "mlx5_core", vfs=0, max_vfs=8),
+            Adapter(
+                pci(ROCE),
+                "mlx5_core",
+                vfs=1,
+                max_vfs=8,
+                virtual_functions=(ROCE_VF,),
+            ),
             replace(ib, virtual_functions=(vf,)),
             vf_adapter,
         ),
@@ -182,6 +210,18 @@ CASES = {
         "eth4",
         sysfs("class/net/eth4/mtu", "1500", "9000"),
         rule("mlx5_0", 1, mtu=9000),
+    ),
+    "PFC": Case(
+        "ROCE-CLASS-01/eth4",
+        "eth4",
+        Change(DCB, "eth4", "none", "3", "pfc"),
+        rule("mlx5_0", 1, roce=RoceClass(3)),
+    ),
+    "PFC, in a VF": Case(
+        "ROCE-CLASS-01/eth4",
+        "eth4v0",
+        Change(DCB, "eth4", "none", "3", "pfc"),
+        rule("mlx5_0", 1, roce=RoceClass(3)),
     ),
     "GUIDs of VFs": Case(
         "VF-02/mlx5_1",
@@ -445,7 +485,9 @@ def test_making_vfs_may_take_the_pfs_link_down(driver, bonded, effect):
     if bonded:
         facts = above(facts, "eth4", BOND)
     adapters = [
-        replace(a, driver=driver) if a.pci.address == ROCE else a
+        replace(a, driver=driver, vfs=0, virtual_functions=())
+        if a.pci.address == ROCE
+        else a
         for a in facts.adapters
     ]
     facts = replace(facts, adapters=tuple(adapters))

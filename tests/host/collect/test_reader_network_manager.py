@@ -244,3 +244,12 @@ def test_an_nmcli_that_tells_no_state(ib0, text, problems):
     answers(ib0, general=text)
     assert read(ib0, problems) == NetworkManager(running=None)
     assert problems == [f"nmcli does not print NetworkManager's state: {text!a}"]
+
+
+@pytest.mark.parametrize("text", ["", "Warning: the versions don't match.\n"])
+def test_a_profile_that_nmcli_lists_and_does_not_show_is_unknown(ib0, text, problems):
+    """Its mode would count as not set, and that of the netdev as what is wanted."""
+    uuid = ib0.nm_profile("ib0", active_on="ib0")
+    answers(ib0, show=text)
+    assert read(ib0, problems).running is None
+    assert problems == [f"nmcli does not show the profile {uuid}"]

@@ -13,6 +13,7 @@ from ovirt_rdma.host.changes.kinds.kind import (
     EffectFailed,
     Reading,
 )
+from ovirt_rdma.host.changes.kinds.registry import HostEffects
 from ovirt_rdma.host.errors import Sentence
 from ovirt_rdma.host.rules.base import PROFILE, Change
 from ovirt_rdma.host.rules.ipoib import new_profile
@@ -126,6 +127,22 @@ def test_a_profile_that_is_gone(host):
     assert host.effects().gone(one)
     assert fails(host.effects().do, one).id == "profile-gone"
     host.effects().undo(one)
+
+
+@pytest.mark.parametrize("shown", ["", "Warning: the versions don't match.\n"])
+def test_a_profile_that_nmcli_does_not_show_is_not_gone(host, shown):
+    """Its revert would be done, with our value in it and the earlier one forgotten."""
+    uuid = host.nm_profile("ib0", properties={MTU: "2044"})
+    one = act(MTU, None, "2044", uuid)
+
+    def run(argv):
+        return shown if "show" in argv else host.run(argv)
+
+    effects = HostEffects(host.path, run, host.sleep)
+    assert effects.read(one.changes[0]).problem.startswith(f"the profile {uuid} cannot")
+    assert not effects.gone(one)
+    effects.undo(one)
+    assert host.profile("ib0")[MTU] == "auto"
 
 
 def test_a_profile_that_goes_between_reading_and_undo(host):

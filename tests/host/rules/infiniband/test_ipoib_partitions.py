@@ -290,6 +290,9 @@ def test_children_that_nobody_named_are_left_alone():
     assert gone.startswith("WARN ib0.8005 (P_Key 0x8005) has no carrier: its P_Key is")
     unread = finding(facts, None, CHILDREN, "ib0.8007")
     assert unread.startswith("WARN the P_Key of ib0.8007 could not be read")
+    no_table = host(netdev(), child(), ports=(port(pkeys=()),))
+    unread = finding(no_table, None, CHILDREN, "ib0.8001")
+    assert unread.startswith("SKIP ib0.8001 (P_Key 0x8001): the P_Key table of mlx4_0")
     assert steps(facts, policy(pkey_children=("0x8001",))) == {}
 
 
