@@ -446,11 +446,14 @@ class RdmaEngine:
         domains = transport.domains_to_verify(engine, names, data_center)
         hosts = engine.hosts_of(center)
         with self._locked(engine, center, take_over, dry_run) as (states, lock):
+            named = {domain.id for domain in domains if names}
             begun = (s for s in states if s.kind == HEAL)
+            begun = (s for s in begun if named <= {d.id for d in s.domains})
             interrupted = next((s for s in begun if s.stage in Stage.UNDER_WAY), None)
             conversions.refuse_other_runs(states, interrupted)
             reports = self._stream(hosts)
             if interrupted is not None:
+                interrupted = interrupted.with_batch(batch)
                 plan = conversions.plan_resume(interrupted, engine, reports)
                 return self._carried_out(plan, approve, lock)
             pinned = pinned_on(self.session, hosts)
