@@ -167,10 +167,12 @@ _BUSY = re.compile(
     r"|CANNOT_DEACTIVATE_DOMAIN_WITH_TASKS"
 )
 
-# libcurl's error numbers, from curl/curl.h. Before the request is sent:
-_NOT_SENT = {5, 6, 7}
+# libcurl's error numbers, from curl/curl.h. Before the request is sent; 35 is a TLS
+# handshake that was cut off, as while httpd restarts, or found no common version. A
+# certificate that is not trusted is 60 (lib/vtls/openssl.c, ossl_connect_step2).
+_NOT_SENT = {5, 6, 7, 35}
 _CURL_NO_NAME = 6
-_TLS = {35, 51, 53, 54, 58, 59, 60, 66, 77, 80, 82, 83, 90, 91}
+_TLS = {51, 53, 54, 58, 59, 60, 66, 77, 80, 82, 83, 90, 91}
 _CURL_TIMEOUT = 28
 # libcurl cannot write only if an answer exceeds our limit.
 _CURL_WRITE = 23
@@ -221,8 +223,8 @@ def of_curl(
 ) -> EngineProblem:
     """Return libcurl's error as a problem; ``most_bytes`` limited the answer."""
     text = _BAD_PROXY.sub(r"\1 https_proxy or http_proxy", text)
+    text = _TLS_PREFIX.sub("", text, count=1).strip()
     if number in _TLS:
-        text = _TLS_PREFIX.sub("", text, count=1)
         fix = (
             "give the CA that signed it with --ca-file, or fetch the engine's own CA "
             "with 'ovirt-rdma login --fetch-ca'"

@@ -38,6 +38,8 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     StateFolder,
     check_domains,
     data_center_of,
+    moving_offenders,
+    only_one,
     refused,
 )
 from ovirt_rdma.engine_sdk_tools.conversion.run import ConversionRun
@@ -88,7 +90,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
 from ovirt_rdma.engine_sdk_tools.model import check as refuse_all
 from ovirt_rdma.engine_sdk_tools.networks import attach, create
 from ovirt_rdma.engine_sdk_tools.reader import read_engine
-from ovirt_rdma.host.errors import Problem
+from ovirt_rdma.host.errors import Problem, Sentence
 from ovirt_rdma.host.policy.load import parse_policy
 from ovirt_rdma.host.policy.model import Policy
 
@@ -446,11 +448,14 @@ class RdmaEngine:
         domains = transport.domains_to_verify(engine, names, data_center)
         hosts = engine.hosts_of(center)
         with self._locked(engine, center, take_over, dry_run) as (states, lock):
+            named = {domain.id for domain in domains if names}
             begun = (s for s in states if s.kind == HEAL)
+            begun = (s for s in begun if named <= {d.id for d in s.domains})
             interrupted = next((s for s in begun if s.stage in Stage.UNDER_WAY), None)
             conversions.refuse_other_runs(states, interrupted)
             reports = self._stream(hosts)
             if interrupted is not None:
+                interrupted = interrupted.with_batch(batch)
                 plan = conversions.plan_resume(interrupted, engine, reports)
                 return self._carried_out(plan, approve, lock)
             pinned = pinned_on(self.session, hosts)
@@ -477,7 +482,7 @@ class RdmaEngine:
         ``variables`` are for the role over SSH. The state has the result of each host;
         after one that failed, the next batch is not started. Raises as
         :meth:`convert`, and ChecksFailed if hosts have to be reinstalled and the engine
-        would not run the role.
+        would not run the role, or they cannot go to maintenance.
         """
         engine = read_engine(self.session)
         center = data_center_named(engine, data_center).id
@@ -495,6 +500,7 @@ class RdmaEngine:
                 )
             state = resumed or self._planned(engine, center, hosts, request, earlier)
             if lock is None:
+                self._check_moving(engine, present, state)
                 approve((state, {host.id: host.status for host in engine.hosts}))
                 return None
             over = all(record.stage in preparation.OVER for record in state.hosts)
@@ -506,6 +512,7 @@ class RdmaEngine:
                     raise
             if over:
                 return state
+            self._check_moving(engine, present, state)
             by_engine = any(one.way == preparation.REINSTALL for one in state.hosts)
             if by_engine and (problem := block_problem()):
                 raise problem
@@ -577,6 +584,31 @@ class RdmaEngine:
         return preparation.plan_preparation(
             engine, center, hosts, looks, request, proven=proven
         )
+
+    def _check_moving(
+        self,
+        engine: Engine,
+        present: Sequence[Host],
+        state: preparation.PreparationState,
+    ) -> None:
+        """Raise ChecksFailed if hosts that ``state`` will reinstall cannot go to
+        maintenance, as for a conversion. One that has moved some goes on.
+        """
+        moved = {record.id: record.batch for record in state.to_move}
+        up = [host for host in present if host.status == "up"]
+        going = [host for host in up if host.id in moved]
+        if state.in_progress or not going:
+            return
+        pinned = pinned_on(self.session, going)
+        against: list[Sentence] = []
+        for number in sorted(set(moved.values())):
+            together = [host for host in going if moved[host.id] == number]
+            against += moving_offenders(
+                engine.clusters, up, together, pinned, state.batch
+            )
+        refuse_all(against)
+        if len(up) == 1:
+            self.session.listener.note(f"warning: {only_one(up[0])}")
 
     def _domain_or_record(
         self, engine: Engine, name: str, data_center: Optional[str]

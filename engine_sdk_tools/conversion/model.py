@@ -238,7 +238,7 @@ class ConversionState:
 
     - ``hosts``: in the order in which they are converted.
     - ``doing``: the last step that was started, "" when it is done.
-    - ``why``: why it stopped.
+    - ``why``: why it stopped; of a heal that did not, what it left as it is.
     - ``begun_at``: in seconds since 1970.
     - ``former``: hosts of earlier conversions that are not in the data center; a revert
       includes them.

@@ -36,6 +36,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.model import (
     FORWARD,
     HEAL,
     RDMA,
+    TCP,
     ConversionRequest,
     ConversionState,
     DomainRecord,
@@ -55,6 +56,7 @@ from ovirt_rdma.engine_sdk_tools.conversion.next_step import (
 from ovirt_rdma.engine_sdk_tools.domains.transport import (
     can_be_healed,
     requested_transport,
+    verifiable,
 )
 from ovirt_rdma.engine_sdk_tools.hosts.report import HostReport
 from ovirt_rdma.engine_sdk_tools.model import (
@@ -64,6 +66,7 @@ from ovirt_rdma.engine_sdk_tools.model import (
     check,
     listed,
     merged,
+    status_words,
 )
 from ovirt_rdma.host.errors import ExitCode, Problem, Sentence
 from ovirt_rdma.host.policy.model import PREFER_RDMA
@@ -330,26 +333,20 @@ def plan_heal(
 ) -> ConversionPlan:
     """Plan which hosts go through maintenance for ``domains``; ``pinned`` as in
     plan_convert. No steps if nothing is degraded or a remount would not help, which
-    ``warnings`` say. Raises ChecksFailed if hosts cannot go to maintenance.
+    ``warnings`` say; the state's ``why`` has what stays degraded or unknown. Raises
+    ChecksFailed if hosts cannot go to maintenance.
     """
-    warnings = [
-        Sentence(
-            "domain-of-hosted-engine",
-            f"{d.name} is the hosted engine's domain, which maintenance alone does not "
-            "unmount: put a host into maintenance, reboot it and activate it",
-        )
-        for d in domains
-        if d.hosted_engine
-    ]
-    healed = [d for d in domains if can_be_healed(d)]
+    mounted = [d for d in domains if verifiable(d)]
+    # No row is changed, so one that is invalid for RDMA is none of ours.
     records = tuple(
         replace(record, wanted=record.options)
-        for record in (domain_record(d, RDMA) for d in healed)
+        for record in (domain_record(d, TCP) for d in mounted)
     )
     up = [h for h in ordered(engine.hosts_of(data_center)) if h.status == "up"]
     request = ConversionRequest(RDMA, rolling=True, batch=batch)
-    judged = of_each(up, reports, lambda seen: _judged(seen, healed, records, request))
-    warnings += merged(why for _, _, against in judged.values() for why in against)
+    judged = of_each(up, reports, lambda seen: _judged(seen, mounted, records, request))
+    warnings = merged(why for _, _, against in judged.values() for why in against)
+    left_degraded = "; ".join(warnings)
     wanted = {name: transports for name, (_, transports, _) in judged.items()}
     going = [h for h in up if wanted[h.name]]
     batch = request.batch
@@ -363,8 +360,9 @@ def plan_heal(
         kind=HEAL,
         data_center=data_center,
         request=request,
-        domains=records,
+        domains=tuple(r for d, r in zip(mounted, records) if can_be_healed(d)),
         hosts=tuple(hosts),
+        why=left_degraded,
         begun_at=now,
     )
     observed = {name: one for name, (one, _, _) in judged.items()}
@@ -390,19 +388,45 @@ def _judged(
         for d in domains
     )
     concerned = [
-        record for record, one in zip(records, asked) if one and one.transport == RDMA
+        (domain, record)
+        for domain, record, one in zip(domains, records, asked)
+        if one and one.transport == RDMA
     ]
-    present = (observed.transports.get(str(record.export)) for record in concerned)
-    if all(transport in (None, RDMA, UNPROVEN) for transport in present):
-        return observed, (), []
+    degraded = [
+        domain
+        for domain, record in concerned
+        if observed.transports.get(str(record.export)) not in (None, RDMA, UNPROVEN)
+    ]
+    against = [_not_healed(name, d) for d in degraded if not can_be_healed(d)]
+    if len(against) == len(degraded):
+        return observed, (), against
+    ours = [record for domain, record in concerned if can_be_healed(domain)]
     # Why a remount would not get RDMA, each reason once.
-    objections = dict.fromkeys(seen.remount_objections(concerned, request))
+    objections = dict.fromkeys(seen.remount_objections(ours, request))
     skipped = [
         Sentence(one.id, f"{name}: not remounted: {one.partition(': ')[2]}")
         for one in objections
     ]
-    wanted = () if skipped else tuple((record.id, RDMA) for record in concerned)
-    return observed, wanted, skipped
+    wanted = () if skipped else tuple((record.id, RDMA) for record in ours)
+    return observed, wanted, [*against, *skipped]
+
+
+def _not_healed(host: str, domain: Domain) -> Sentence:
+    """Return why the degraded mount of ``domain`` on ``host`` is not remounted."""
+    if domain.hosted_engine:
+        return Sentence(
+            "domain-of-hosted-engine",
+            f"{host}: {domain.name} is the hosted engine's domain, which maintenance "
+            "alone does not unmount: put the host into maintenance, reboot it and "
+            "activate it",
+        )
+    nfs = domain.storage_type == "nfs"
+    why = status_words(domain.status) if nfs else f"of type {domain.storage_type}"
+    return Sentence(
+        "domain-not-healed",
+        f"{host}: {domain.name} has fallen back to TCP and is not remounted: it is "
+        f"{why}, and heal remounts only NFS domains that are active",
+    )
 
 
 # Change the state to revert or to resume it.
@@ -608,9 +632,12 @@ def concerned(state: ConversionState) -> list[str]:
 
 
 def exit_code(state: ConversionState) -> ExitCode:
-    """Return the exit code; REFUSED if the engine refused the first change."""
+    """Return the exit code; REFUSED if the engine refused the first change, and
+    CHECKS_FAILED if a heal left mounts that are degraded or unknown.
+    """
     if state.stage in (Stage.CONVERTED, Stage.REVERTED):
-        return ExitCode.DONE
+        some_left = state.kind == HEAL and state.why
+        return ExitCode.CHECKS_FAILED if some_left else ExitCode.DONE
     if state.stage == Stage.ROLLED_BACK:
         changed = any(h.touched for h in state.hosts)
         changed = changed or any(d.touched for d in state.domains)
@@ -626,7 +653,8 @@ def sentence(state: ConversionState) -> str:
     title, verb = f"{what} {state.title}", "are" if several else "is"
     if state.stage == Stage.CONVERTED:
         if state.kind == HEAL:
-            return f"{title}: the mounts are over RDMA again"
+            left = f"; left as they are: {state.why}" if state.why else ""
+            return f"{title}: the mounts are over RDMA again{left}"
         proven = "" if _proven(state) else ", but not proven on every host"
         without = hosts_left_out(state)
         if without:

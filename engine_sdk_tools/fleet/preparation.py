@@ -177,6 +177,12 @@ class PreparationState:
         """Whether a host may be in maintenance because of this run."""
         return any(host.stage in IN_PROGRESS for host in self.hosts)
 
+    @property
+    def to_move(self) -> list[HostRecord]:
+        """The hosts that the engine will reinstall, which needs maintenance."""
+        hosts = self.hosts
+        return [one for one in hosts if one.way == REINSTALL and one.stage == TODO]
+
 
 # Decide how each host is prepared, and in which order.
 

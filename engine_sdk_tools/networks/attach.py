@@ -554,6 +554,8 @@ NOT_BEGUN = "not begun"
 _LOOKS = 3
 _BETWEEN_S = 2.0
 
+_LATER = "wait some minutes and run the command again: it does what is missing"
+
 
 @dataclass(frozen=True)
 class HostResult:
@@ -680,7 +682,7 @@ def _attach(session: Session, plan: AttachPlan, row: HostAttach) -> HostResult:
         )
         before = f"{lost}; " if lost else ""
         sentence = f"{before}{network.name} is not in sync: {'; '.join(wrong)}"
-        return _roll_back(session, plan, fresh, sentence, fix if mtu else "")
+        return _roll_back(session, plan, fresh, sentence, fix if mtu else "", lost=lost)
     if lost is not None:
         # The API does not show whether it was committed; a second commit is harmless.
         _commit(session, row.host)
@@ -688,10 +690,22 @@ def _attach(session: Session, plan: AttachPlan, row: HostAttach) -> HostResult:
 
 
 def _roll_back(
-    session: Session, plan: AttachPlan, row: HostAttach, sentence: str, fix: str
+    session: Session,
+    plan: AttachPlan,
+    row: HostAttach,
+    sentence: str,
+    fix: str,
+    *,
+    lost: Optional[LostAnswer] = None,
 ) -> HostResult:
-    """Restore the network configuration of the host; ``sentence`` says why."""
+    """Restore the network configuration of the host; ``sentence`` says why. ``lost``:
+    the answer to the change was.
+    """
     call = plan.call_back(row, _read(session, row.host))
+    if call is None and lost:
+        # The engine may still be at it: VDSM alone may take CONNECTIVITY_S.
+        sentence = f"{lost}; it has not yet, so the host's state is unknown"
+        return _result(row, FAILED, sentence, _LATER)
     if call is None:
         return _result(row, AS_BEFORE, sentence, fix)
     try:

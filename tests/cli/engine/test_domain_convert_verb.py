@@ -154,8 +154,8 @@ def test_the_command_that_is_shown_goes_on(site):
     assert set(made.transports()) == {"rdma"}
 
 
-def cut_off(made, monkeypatch):
-    """A rolling conversion that is interrupted at its first activation."""
+def cut_off(made, monkeypatch, *words):
+    """A rolling conversion, or ``words``, interrupted at its first activation."""
 
     def interrupted(self, call, **words):
         if call.method == "activate":
@@ -165,7 +165,7 @@ def cut_off(made, monkeypatch):
     perform = Session.perform
     with monkeypatch.context() as patched:
         patched.setattr(Session, "perform", interrupted)
-        done = made.run(*ROLLING)
+        done = made.run(*(words or ROLLING))
     assert done.code == 130, done
     return done
 
@@ -392,11 +392,68 @@ def test_heal_leaves_what_maintenance_would_not_mend(site):
     degraded(made)
     made.world.host("host01").rdma_ready = False
     done = made.run("domain", "heal", "data1", "-y")
-    assert done.code == 0, done
+    assert done.code == 3, done
     assert "host01: not remounted: the RDMA port" in done.err
+    assert "left as they are: host01: not remounted" in " ".join(done.out.split())
     assert made.transports() == ["tcp", "rdma", "rdma"]
     done = made.run("domain", "heal", "data1", "-y")
     assert done.code == 3
+
+
+def test_heal_of_the_rest_is_not_good_while_a_host_is_unknown(site):
+    made = site(hosts=3)
+    degraded(made)
+    made.world.host("host01").addon = False
+    done = made.run("domain", "heal", "-y")
+    assert done.code == 3, done
+    assert made.transports() == ["tcp", "rdma", "rdma"]
+    assert "host01: its mounts are unknown" in " ".join(done.out.split())
+
+
+@pytest.mark.parametrize(
+    ("there", "why"),
+    [
+        ({"status": "unknown"}, "it is in an unknown status"),
+        ({"status": "inactive"}, "it is inactive"),
+        ({"status": "locked"}, "it is locked"),
+        ({"storage_type": "posixfs"}, "it is of type posixfs"),
+    ],
+)
+def test_heal_names_the_degraded_mounts_that_it_does_not_remount(site, there, why):
+    made = site(hosts=3)
+    degraded(made)
+    for name, value in there.items():
+        setattr(made.world.domain("data1"), name, value)
+    if "storage_type" in there:
+        row = made.world.connection_of("data1")
+        row.type, row.vfs_type, row.mount_options = "posixfs", "nfs", "proto=rdma"
+    made.run("domain", "heal", "-y").refused(3, "host03, host01: data1", why)
+    for host in made.world.hosts.values():
+        host.mounts[EXPORT] = "rdma"
+    assert made.run("domain", "heal", "-y").out.startswith("Nothing to do: no mount is")
+
+
+def test_heal_continues_only_what_is_named_and_as_many_at_a_time(site, monkeypatch):
+    made = site(hosts=5, domains=("data1", "data2"))
+    made.world.connection_of("data2").address = "nfs2.example.com"
+    degraded(made)
+    for host in made.world.hosts.values():
+        host.mounts[EXPORT] = "tcp"
+    heal = ("domain", "heal", "data1", "-y")
+    cut_off(made, monkeypatch, *heal, "--batch", "2")
+    changes = len(made.double.changes())
+    made.run("domain", "heal", "data2", "-y").refused(4, "ovirt-rdma domain heal data1")
+    assert len(made.double.changes()) == changes
+    away = []
+
+    def count(seen):
+        away.append({h.name for h in made.world.hosts.values() if h.status != "up"})
+
+    made.double.on_change = count
+    assert made.run(*heal).code == 0
+    assert set(made.transports()) == {"rdma"}
+    assert {"host04"} in away
+    assert {"host04", "host05"} not in away
 
 
 def test_heal_leaves_hosts_with_pinned_machines(site):

@@ -206,6 +206,23 @@ def test_nothing_listens():
     assert caught.value.kind == UNREACHABLE
 
 
+@pytest.mark.parametrize("taken", [1, 1 << 16], ids=["reset", "closed"])
+def test_a_tls_handshake_that_is_cut_off(taken):
+    """As while httpd restarts: nothing was sent, and no certificate was seen."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def cut():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(taken)  # what is left makes it a reset
+
+        threading.Thread(target=cut, daemon=True).start()
+        url = f"https://127.0.0.1:{server.getsockname()[1]}/ovirt-engine/api"
+        with problem("engine-unreachable", "cannot be reached") as caught:
+            log_in(Settings(url, "admin@internal", "secret"))
+    assert caught.value.kind == UNREACHABLE
+
+
 def test_a_connection_that_breaks(serve):
     def broken(handler):
         handler.send_response(200)

@@ -5,7 +5,7 @@ import ipaddress
 from dataclasses import replace
 
 import pytest
-from engine_double.faults import AnswerLost, Conflict, Status
+from engine_double.faults import AnswerLost, Conflict, DropConnection, Status
 from engine_double.host_nics import clamp, give_address
 from engine_double.setup_checks import USER_PROPERTIES
 from engine_double.world import SimAssignment, SimNic
@@ -333,6 +333,18 @@ def test_an_answer_that_is_lost_is_looked_up_and_committed(session, double, way)
     assert attached(session).exit_code == 0
     double.world.host("host01").reboot()
     assert of(double, "host01")["ib0"] == "storage"
+
+
+def test_a_host_that_may_yet_change_is_not_as_before(session, double):
+    """The engine goes on with the request, and nothing of it shows yet."""
+    double.fail_next("POST", "/setupnetworks", DropConnection())
+
+    result = attached(session)
+
+    assert [r.outcome for r in result.rows] == ["failed", "not begun", "not begun"]
+    assert "state is unknown" in result.rows[0].sentence
+    assert "run the command again" in result.rows[0].fix
+    assert result.exit_code == 1
 
 
 def test_what_cannot_be_taken_back_is_said(session, double):

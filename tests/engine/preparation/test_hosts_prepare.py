@@ -340,6 +340,58 @@ def test_by_reinstall(fleet):
     assert fleet.door.prepared == []
 
 
+def upgraded(world):
+    cluster = world.cluster("cl1")
+    cluster.upgrade_in_progress, cluster.upgrade_correlation_id = True, "ansible"
+
+
+def pinned(world):
+    host = world.host("host03")
+    host.vms, host.pinned_vms = ["vm1"], ["vm1"]
+
+
+def all_of_a_cluster(world):
+    (center,) = {c.data_center for c in world.clusters.values() if c.data_center}
+    other = SimCluster(new_id("cl2"), "cl2", center)
+    world.clusters[other.id] = other
+    for name in ("host03", "host04"):
+        world.host(name).cluster = other.id
+        world.host(name).vms = [f"vm-{name}"]
+
+
+@pytest.mark.parametrize("last", ["-y", "--dry-run"])
+@pytest.mark.parametrize(
+    ("there", "why"),
+    [
+        (upgraded, "cluster cl1 is being upgraded"),
+        (pinned, "host03 has running virtual machines that are pinned to it: vm1"),
+        (all_of_a_cluster, "--batch 3 moves host03, host04 to maintenance at once"),
+    ],
+)
+def test_hosts_that_cannot_go_to_maintenance_are_not_begun(fleet, there, why, last):
+    there(fleet.world)
+    words = ("--by", "reinstall", "--batch", "3", "--canary", "host02", last)
+    fleet.run(*words).refused(3, why)
+    assert fleet.acts == []
+    # Nobody has to leave a host that stays at work.
+    assert fleet.run("--by", "ssh", "--batch", "3", last).code == 0
+
+
+def test_a_batch_that_leaves_its_canary_at_work_is_carried_out(fleet):
+    for host in fleet.world.hosts.values():
+        host.vms = [f"vm-{host.name}"]
+    fleet.results("--by", "reinstall", "--batch", "3", code=0)
+    fleet.is_prepared()
+
+
+def test_the_only_host_of_a_data_center_goes_with_a_warning(fleet):
+    for name in ("host02", "host03", "host04"):
+        fleet.world.hosts.pop(fleet.world.host(name).id)
+    done = fleet.run("--by", "reinstall", "-y")
+    assert done.code == 0, done
+    assert "warning: host01 is the only host that is up" in done.err
+
+
 def test_what_a_reinstall_asks_for(fleet):
     fleet.results("host02", "--by", "reinstall", "--reboot", "no", code=0)
     sent = [r for r in fleet.double.requests if r.path.endswith("/install")]
