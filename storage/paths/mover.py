@@ -418,8 +418,10 @@ class MovePaths(Task):
         if wanted and (broken or now - self._looked_for >= _LINKS_AGAIN_S):
             self._looked_for = now
             for address, found_now in links_to(reader, wanted).items():
-                # Without a link, a route may lead elsewhere.
-                if self._is_gone(address) or not self._down(address):
+                # Without a link, a route may lead elsewhere: to a gateway.
+                works = not link(self._tree, found_now, {}, address).problem
+                moved = works and found_now.neighbour is None
+                if moved or self._is_gone(address) or not self._down(address):
                     self._known[address] = found_now
         warm(wanted)
         self._neighbours = read_neighbours(self._run, self._neighbours)

@@ -341,6 +341,78 @@ def test_a_netdev_that_is_renamed_is_found_again(host: Host):
     assert states(host) == [UP, UP]
 
 
+GID_OF_A1 = "0000:0000:0000:0000:0000:ffff:0a63:0002"
+NO_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
+
+
+def roce(host: Host, device: str, gid: str, netdev: str, parent: str) -> None:
+    host.root.rdma_device(device, parent=parent)
+    host.root.rdma_port(device, link_layer="Ethernet")
+    host.root.gid(device, 1, 0, gid, netdev=netdev)
+
+
+def lead_over(host: Host, netdev: str, **values: Any) -> None:
+    """Let another netdev lead to A1."""
+    host.root.netdev(netdev, addresses=["10.99.0.2/24"], **values)
+    host.root.write(f"/sys/class/net/{netdev}/carrier", "1")
+    host.root.route(A1, netdev, "10.99.0.2")
+    host.names[0] = netdev
+
+
+def another_adapter(host: Host) -> None:
+    """eth0 is broken, and its address goes to eth2."""
+    host.run()
+    host.carrier(0, up=False)
+    host.run()
+    lead_over(host, "eth2")
+    roce(host, "rxe2", GID_OF_A1, "eth2", "eth2")
+    host.root.gid("rxe0", 1, 0, NO_GID)
+
+
+def another_name(host: Host) -> None:
+    """udev gives the RDMA device one."""
+    host.run()
+    (host.root.path / "sys/class/infiniband/rxe0").unlink()
+    roce(host, "rocep1s0", GID_OF_A1, "eth0", "eth0")
+
+
+def another_slave(host: Host) -> None:
+    """The GID of a bond is at the active one's device (roce_gid_mgmt.c)."""
+    host.root.netdev("eth2")
+    lead_over(host, "bond0", kind="bond", lowers=["eth0", "eth2"])
+    roce(host, "rxe2", NO_GID, "eth2", "eth2")
+    host.run()
+    host.root.write("/sys/class/infiniband/rxe0/ports/1/state", "1: DOWN")
+    host.root.gid("rxe0", 1, 0, NO_GID)
+    host.root.gid("rxe2", 1, 0, GID_OF_A1, netdev="bond0")
+
+
+@pytest.mark.parametrize("change", [another_adapter, another_name, another_slave])
+def test_a_path_that_leads_another_way_works_again(
+    host: Host, monkeypatch: pytest.MonkeyPatch, change: Callable[[Host], None]
+):
+    """It was down until the daemon began again."""
+    monkeypatch.setattr(mover, "_LINKS_AGAIN_S", 5.0)
+    change(host)
+    for _ in range(3):
+        host.run()
+    assert states(host) == [UP, UP]
+    assert shown(host).paths[0].netdev == host.names[0]
+    assert host.address("xprt-0-rdma") == A1
+
+
+def test_a_gateway_is_no_way_while_a_link_is_lost(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(mover, "_LINKS_AGAIN_S", 5.0)
+    host.run()
+    host.carrier(0, up=False)
+    host.root.route(A1, "eth1", "10.98.0.2", gateway="10.98.0.254")
+    host.run()
+    assert states(host) == [DOWN, UP]
+    assert shown(host).paths[0].netdev == "eth0"
+
+
 @pytest.mark.parametrize(
     ("links", "has_switches", "words"),
     [
