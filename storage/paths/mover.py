@@ -154,7 +154,8 @@ def links_to(reader: HostReader, addresses: Iterable[str]) -> dict[str, Link]:
         route = reader.route(address)
         behind = ports_behind(devices, netdevs, route)
         if route and route.netdev and behind:
-            device, port = behind[0]
+            # Of a bond, the slaves' are behind too.
+            device, port = next((o for o in behind if o[1].is_active), behind[0])
             name = f"{device.name}/{port.number}"
             neighbour = "routed" if route.gateway else None
             found[address] = Link(

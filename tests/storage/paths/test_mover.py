@@ -401,6 +401,21 @@ def test_a_path_that_leads_another_way_works_again(
     assert host.address("xprt-0-rdma") == A1
 
 
+def test_a_bond_works_while_one_of_its_slaves_does(host: Host):
+    """Of IPoIB; the daemon begins while its first port is down."""
+    ours = "80:00:00:48:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fb:12:3{}"
+    for number, state in enumerate(("1: DOWN", "4: ACTIVE")):
+        host.root.netdev(f"ib{number}", type=32, address=ours.format(number))
+        host.root.rdma_device(f"mlx5_{number}")
+        host.root.rdma_port(f"mlx5_{number}", state=state)
+        gid = f"fe80:0000:0000:0000:0002:c903:00fb:123{number}"
+        host.root.gid(f"mlx5_{number}", 1, 0, gid)
+    values = {"type": 32, "kind": "bond", "lowers": ["ib0", "ib1"]}
+    lead_over(host, "bond0", address=ours.format(1), **values)
+    host.run()
+    assert (states(host), host.address("xprt-0-rdma")) == ([UP, UP], A1)
+
+
 def test_a_gateway_is_no_way_while_a_link_is_lost(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ):
