@@ -149,9 +149,14 @@ def links_to(reader: HostReader, addresses: Iterable[str]) -> dict[str, Link]:
     """
     devices = reader.rdma_devices(most_gids=_FIRST_GIDS)
     netdevs = reader.netdevs()
+    routes = {address: reader.route(address) for address in addresses}
+    # Further on in a table are those of a host with many addresses. A gateway is where
+    # a path leads whose netdev is not there, and to read all takes long.
+    direct = [r for r in routes.values() if r and r.netdev and not r.gateway]
+    if not all(ports_behind(devices, netdevs, route) for route in direct):
+        devices = reader.rdma_devices()
     found = {}
-    for address in addresses:
-        route = reader.route(address)
+    for address, route in routes.items():
         behind = ports_behind(devices, netdevs, route)
         if route and route.netdev and behind:
             # Of a bond, the slaves' are behind too.

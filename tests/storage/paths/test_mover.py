@@ -416,6 +416,18 @@ def test_a_bond_works_while_one_of_its_slaves_does(host: Host):
     assert (states(host), host.address("xprt-0-rdma")) == ([UP, UP], A1)
 
 
+def test_a_port_has_more_addresses_than_are_read_at_first(host: Host):
+    """The path had no netdev, and a server that was slow lost its connection there."""
+    host.root.rdma_port("rxe0", link_layer="Ethernet", table_size=20)
+    for index in range(16):
+        gid = f"fe80:0000:0000:0000:0000:0000:0000:00{index + 16:02x}"
+        host.root.gid("rxe0", 1, index, gid, netdev=f"vlan{index}")
+    host.root.gid("rxe0", 1, 16, GID_OF_A1, netdev="eth0")
+    host.run()
+    assert [path.netdev for path in shown(host).paths] == ["eth0", "eth1"]
+    assert states(host) == [UP, UP]
+
+
 def test_a_gateway_is_no_way_while_a_link_is_lost(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ):
