@@ -488,7 +488,7 @@ class MovePaths(Task):
         for server, wanted in every:
             self._note_moves(server, wanted, results, turn)
             done = [one.key for one in wanted if not results[one.key]]
-            server.move(wanted, done, now, time.time())
+            server.move(wanted, done, now, self._clock(), time.time())
 
     def _lever(self, server: Server, address: str) -> Optional[Lever]:
         path = server.paths[address]

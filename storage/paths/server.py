@@ -479,9 +479,16 @@ class Server:
         return wanted
 
     def move(
-        self, wanted: Sequence[Relocation], done: Iterable[Key], now: float, at: float
+        self,
+        wanted: Sequence[Relocation],
+        done: Iterable[Key],
+        begun: float,
+        now: float,
+        at: float,
     ) -> None:
-        """Take which of ``wanted`` were moved; ``at``: now, in seconds since 1970."""
+        """Take which of ``wanted`` were moved; ``begun``: when that began; ``at``: now,
+        in seconds since 1970.
+        """
         done = frozenset(done)
         moved = [one for one in wanted if one.key in done]
         since = [self.connections[one.key].waits_since for one in moved]
@@ -493,7 +500,7 @@ class Server:
             else:
                 connection.not_before = now + _MOVE_AGAIN_S
         if moved:
-            begun = min((s for s in since if s is not None), default=now)
+            begun = min((s for s in since if s is not None), default=begun)
             first = moved[0]
             self.moves += len(moved)
             self.moving = (begun, frozenset(done))

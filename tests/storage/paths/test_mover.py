@@ -501,6 +501,27 @@ def test_two_servers_behind_one_cable_are_moved_at_once(
     assert asked == [[("switch-0", "xprt-0-rdma"), ("switch-7", "xprt-9-rdma")]]
 
 
+def test_a_move_that_failed_is_not_tried_again_without_pause(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+):
+    """Meanwhile its lever keeps TCP from the address too."""
+    host.run()
+    tried: list[tuple[float, float]] = []
+
+    def move(root: str, wanted: dict[tuple[str, str], Target]) -> dict[Any, str]:
+        begun, host.now = host.now, host.now + 8.4
+        tried.append((begun, host.now))
+        return dict.fromkeys(wanted, "the kernel does not take it")
+
+    monkeypatch.setattr(mover, "move", move)
+    host.carrier(0, up=False)
+    for _ in range(3):
+        host.run()
+    pauses = [after[0] - before[1] for before, after in zip(tried, tried[1:])]
+    assert len(pauses) >= 2
+    assert min(pauses) >= 5.0
+
+
 def test_a_proof_ends_also_when_its_mount_is_gone(host: Host):
     """Or the run lasted until its deadline, with the policy of its beginning."""
     host.run()

@@ -93,7 +93,7 @@ class Played:
             self.change(one.key, state=("CONNECTED", "BOUND"))
         if wanted:
             keys = [one.key for one in wanted]
-            self.server.move(wanted, keys, self.now, self.now)
+            self.server.move(wanted, keys, self.now, self.now, self.now)
         proof = self.server.to_prove(self.now)
         if proof is not None:
             self.server.prove(proof[1], self.foreign.get(proof[1], ""), self.now)
@@ -436,7 +436,7 @@ def test_a_move_that_the_kernel_does_not_take_is_tried_again(whole: Played):
     whole.now += 1
     whole.look()
     wanted = whole.server.to_move(whole.now)
-    whole.server.move(wanted, [], whole.now, 0.0)
+    whole.server.move(wanted, [], whole.now, whole.now, 0.0)
     assert whole.server.moves == 0
     assert whole.server.to_move(whole.now + 1) == []
     assert whole.server.to_move(whole.now + 6) == wanted
