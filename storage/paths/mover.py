@@ -49,7 +49,8 @@ _BYTES = ("port_xmit_data", "port_rcv_data")
 _PACKETS = ("sent_pkts", "rcvd_pkts")
 # Neighbours and mounts need no faster eye; the state's file has its age.
 _SELDOM_S = 5.0
-# An answer takes milliseconds; a Linux server's busy NFS threads answer it too.
+# An answer takes milliseconds, and of a Linux server one of its NFS threads
+# (svc_rdma_accept in net/sunrpc/xprtrdma/svc_rdma_transport.c).
 ANSWER_S = 1.5
 _LINKS_AGAIN_S = 60.0
 # So long after a proof its connections have ended.

@@ -372,17 +372,16 @@ class Server:
         wanted = []
         need = self._is_in_need(now)
         homes = {c.home for c in self.connections.values() if self._may_return(c, now)}
+        # Each time that one begins to be suspect, all paths are asked: if none answers,
+        # it is the server.
+        suspects = [c.suspect_at for c in self.connections.values() if c.is_suspect(now)]
+        suspect = max(suspects, default=math.inf)
         for path in self.paths.values():
             answered = now - (path.answered or -math.inf)
-            suspect = min(
-                (c.suspect_at for c in self.at(path.address)), default=now + 1
-            )
-            if path.silent:
+            if path.silent or not path.has_answered:
                 after = _SILENT_AGAIN_S
             elif suspect <= now:
                 after = 0.0 if path.asked < suspect else _ASK_AGAIN_S
-            elif path.is_linked and not path.has_answered:
-                after = _SILENT_AGAIN_S
             elif path.address in homes:
                 after = _SILENT_AGAIN_S if answered > _RETURN_FRESH_S else math.inf
             elif need and not self._is_usable(path, now, _ASK_AGAIN_S):

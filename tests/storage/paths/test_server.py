@@ -167,6 +167,31 @@ def test_a_server_that_is_slow_is_left_alone(whole: Played):
     assert whole.states() == [UP, UP]
 
 
+def test_a_server_that_hangs_for_seconds_is_left_alone(whole: Played):
+    """All its NFS threads wait for a disk: on no path is RDMA answered. The other
+    connection has worked a moment ago.
+    """
+    whole.change(MAIN, pending_q_len=8)
+    whole.silent = {A1: SILENT, A2: "it did not answer"}
+    assert whole.seconds(2) == []
+    whole.change(SECOND, pending_q_len=8)
+    assert whole.seconds(20) == []
+    whole.silent = {}
+    assert whole.seconds(2) == []
+    for key in (MAIN, SECOND):
+        whole.change(key, pending_q_len=0)
+    assert whole.seconds(20) == []
+    assert whole.states() == [UP, UP]
+
+
+def test_a_cut_is_asked_for_while_another_connection_waits_for_a_disk(whole: Played):
+    whole.change(SECOND, pending_q_len=8)
+    assert whole.seconds(6) == []
+    whole.silent[A1] = SILENT
+    whole.change(MAIN, pending_q_len=8)
+    assert whole.seconds(2) == [(MAIN, A1, A2, SILENT)]
+
+
 def test_progress_is_no_stall(whole: Played):
     whole.silent[A1] = SILENT
     for _ in range(30):
