@@ -140,8 +140,9 @@ class Path:
     ``answered``, ``asked``: an RDMA connection, the last times; ``silent``: why the
     last one was not answered; ``unknown``: why the last question was not decided;
     ``proven``: the hardware address that the server had at the proof, None without one;
-    ``servers``: the names of those that it was for; ``tried``: the hardware address of
-    the last proof, good or not; ``refused``: why there is none; ``alive``: a connection
+    ``servers``: the names of those that it was for; ``tried``: the hardware address at
+    the beginning of the last proof, good or not; ``refused``: why there is none;
+    ``alive``: a connection
     worked there, since the link does; ``works``: one does now; ``up_since``: since when
     it is UP; ``downs``: when it ceased to be
     """
@@ -435,15 +436,17 @@ class Server:
                     server = Export.parse(mount.source).server
                     wanted.setdefault((server, mount.address), mount)
             if wanted:
-                path.servers = self._names
+                path.servers, path.tried = self._names, mac
+                path.prove_after = -math.inf  # until there is a result
                 return tuple(wanted.values()), path.address
         return None
 
     def prove(self, address: str, refused: str, now: float) -> None:
         """Take the result of a proof: "", or why the address is not the server's."""
         path = self.paths[address]
+        if path.tried != (path.link.neighbour if path.link else None):
+            return  # Nobody knows which machine this is about: it is due again.
         path.prove_after = now + (_PROVE_AGAIN_S if refused else _PROOF_S)
-        path.tried = path.link.neighbour if path.link else None
         if refused and FOREIGN not in refused and path.proven == path.tried is not None:
             return  # A mount that failed says nothing against the proof of before.
         path.refused, path.proven = refused, None if refused else path.tried

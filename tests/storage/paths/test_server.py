@@ -570,6 +570,37 @@ def test_a_proof_that_says_foreign_counts(whole: Played):
     assert whole.states() == [UP, UNPROVEN]
 
 
+def test_a_proof_is_none_of_a_machine_that_took_the_address_meanwhile():
+    played = Played(A1)
+    played.look()
+    played.server.hear(A2, ("", ""), played.now)
+    proof = played.server.to_prove(played.now)
+    assert proof is not None
+    assert proof[1] == A2
+    played.links[A2] = link(2, neighbour=OTHER)
+    played.look()
+    played.server.prove(A2, "", played.now)
+    played.foreign = {A2: f"{A2} {FOREIGN}"}
+    assert played.states() == [UP, UNPROVEN]
+    played.seconds(3)
+    assert played.shown().paths[1].sentence == f"{A2} {FOREIGN}"
+    played.links[A1] = link(1, problem="eth1 has no link")
+    assert played.seconds(60) == []
+
+
+@pytest.mark.parametrize("neighbour", [MAC2, OTHER])
+def test_a_proof_that_has_no_result_is_made_again(neighbour: str):
+    """A move has ended it."""
+    played = Played(A1)
+    played.look()
+    played.server.hear(A2, ("", ""), played.now)
+    first = played.server.to_prove(played.now)
+    assert first is not None
+    played.links[A2] = link(2, neighbour=neighbour)
+    played.look()
+    assert played.server.to_prove(played.now + 1) == first
+
+
 def test_another_hardware_address_is_proven_at_once_and_then_seldom(whole: Played):
     """A NAS whose address has gone to its other controller."""
     whole.server.prove(A2, "", whole.now)
