@@ -105,21 +105,24 @@ def _is_plain(address: str) -> bool:
 
 def mounts_by_paths(
     mounts: Iterable[NfsMount], policy: Policy
-) -> dict[tuple[str, ...], tuple[list[NfsMount], list[NfsMount]]]:
+) -> dict[tuple[str, ...], tuple[list[NfsMount], ...]]:
     """Return for each list of paths the mounts over RDMA that have one of its
-    addresses: those whose rule has these paths, and those of others. Pure.
+    addresses: those whose rule has these paths, and those of others; and those with
+    such a rule, but another address. Pure.
     """
     every = rules_with_paths(policy)
-    found: dict[tuple[str, ...], tuple[list[NfsMount], list[NfsMount]]] = {}
+    found: dict[tuple[str, ...], tuple[list[NfsMount], ...]] = {}
     for mount in mounts:
         if prove(mount).transport != RDMA:
             continue
         export = Export.maybe(mount.source)
         match = rule_for(policy, export) if export else None
         for addresses in every:
-            if mount.address in addresses:
-                ours = match is not None and match.rule.paths == addresses
-                found.setdefault(addresses, ([], []))[not ours].append(mount)
+            ours = match is not None and match.rule.paths == addresses
+            there = mount.address in addresses
+            if ours or there:
+                kind = 2 if not there else 0 if ours else 1
+                found.setdefault(addresses, ([], [], []))[kind].append(mount)
     return found
 
 
@@ -410,14 +413,15 @@ class MovePaths(Task):
         found = mounts_by_paths(reader.nfs_mounts(), turn.policy)
         rules = rules_with_paths(turn.policy)
         servers = {}
-        for addresses, (mounts, others) in found.items():
-            if not mounts:
+        for addresses, (mounts, others, apart) in found.items():
+            if not mounts and not apart:
                 continue
             rule = rules[addresses]
             server = self._servers.get(addresses)
             server = server or Server(addresses, rule.port, rule.paths_return)
             server.port, server.return_s = rule.port, rule.paths_return
-            server.mounts, self._others[addresses] = tuple(mounts), others
+            server.mounts, server.apart = tuple(mounts), tuple(apart)
+            self._others[addresses] = others
             servers[addresses] = server
         self._servers = servers
         wanted = [address for addresses in servers for address in addresses]
@@ -546,7 +550,7 @@ class MovePaths(Task):
                 if path.sentence:
                     said[path.address] += f": {path.sentence}"
             if state.problem:
-                said[state.exports[0]] = f"nothing is moved: {state.problem}"
+                said[state.exports[0]] = f"connections stay: {state.problem}"
         for what, sentence in said.items():
             if self._said.get(what) != sentence:
                 turn.note(sentence)

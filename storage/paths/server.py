@@ -219,6 +219,7 @@ class Path:
 
 _FIX_CABLE = "check the cable and the switch port"
 _FIX_SERVER = "check the server's port, and the cables to it"
+_FIX_APART = "mount it by one of these addresses, or add its address to the paths"
 _FIX_FOREIGN = "give the policy addresses of one server; see docs/paths.md"
 
 
@@ -234,6 +235,8 @@ class Server:
     paths: dict[str, Path] = field(init=False)
     connections: dict[Key, _Connection] = field(default_factory=dict)
     mounts: tuple[NfsMount, ...] = ()
+    # Those with the same rule, and an address that is none of the paths.
+    apart: tuple[NfsMount, ...] = ()
     problem: str = ""
     fix: str = ""
     moves: int = 0
@@ -528,15 +531,17 @@ class Server:
                 )
             )
         connections = self.connections.values()
+        apart = [f"{m.source} has the address {m.address}" for m in self.apart]
+        apart = [", ".join(apart) + ", which is none of its paths"] if apart else []
         return ServerPaths(
-            tuple(mount.source for mount in self.mounts),
+            tuple(mount.source for mount in (*self.mounts, *self.apart)),
             tuple(shown),
             len(connections),
             sum(c.address != c.home for c in connections),
             self.moves,
             self.last,
-            self.problem,
-            self.fix,
+            "; ".join(filter(None, (self.problem, *apart))),
+            self.fix or (_FIX_APART if apart else ""),
         )
 
 

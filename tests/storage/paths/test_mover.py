@@ -307,6 +307,26 @@ def test_a_mount_of_others_is_not_touched(host: Host):
     assert host.address("xprt-0-rdma") == A1
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_mount_by_another_address_of_the_server_is_reported(host: Host, alone: bool):
+    """Its name has a third one: nothing takes over for it."""
+    if alone:
+        host.root._mounts.clear()
+        host.root._stats.clear()
+    place = "/rhev/data-center/mnt/nas:_iso"
+    host.root.nfs_mount("nas:/iso", place, "rdma", "10.97.0.9")
+    (problem,) = host.run().problems
+    assert "nas:/iso has the address 10.97.0.9" in problem
+    assert problem.endswith("which is none of its paths")
+    assert "nas:/iso" in shown(host).exports
+    assert (shown(host).is_whole, bool(shown(host).fix)) == (False, True)
+    # The others' connections move.
+    if not alone:
+        host.carrier(0, up=False)
+        host.run()
+        assert host.address("xprt-0-rdma") == A2
+
+
 def test_a_mount_over_tcp_is_nobodys_business(host: Host):
     host.root.nfs_mount("10.99.0.1:/iso", "/mnt/iso", "tcp", A1)
     assert host.run().problems == ()
