@@ -12,6 +12,7 @@ import json
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Callable, Optional
 
 from ovirt_rdma.host.collect.collector import HostReader
@@ -28,7 +29,14 @@ from ovirt_rdma.host.system.tree import FileTree, seconds_after_boot
 from ovirt_rdma.storage import rdma_cm_probe
 from ovirt_rdma.storage.health.signs import Probes
 from ovirt_rdma.storage.mounts import prove
-from ovirt_rdma.storage.paths.moving import Lever, Proof, Target, move, undo_levers
+from ovirt_rdma.storage.paths.moving import (
+    Lever,
+    Proof,
+    Target,
+    move,
+    prove_address,
+    undo_levers,
+)
 from ovirt_rdma.storage.paths.server import Key, Link, Relocation, Server
 from ovirt_rdma.storage.paths.state import (
     DOWN,
@@ -535,7 +543,8 @@ class MovePaths(Task):
         for server in self._servers.values():
             wanted = server.to_prove(now)
             if wanted is not None:
-                self._proof = server, Proof(*wanted)
+                work = partial(prove_address, server.addresses)
+                self._proof = server, Proof(*wanted, work)
                 return
 
     def _publish(self, turn: Turn) -> None:

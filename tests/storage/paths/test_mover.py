@@ -610,7 +610,7 @@ def proven_as(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     """Let each proof of A2 for a mount by A1 end with ``said``."""
 
     class Ended(Proved):
-        def __init__(self, mounts: Any, address: str) -> None:
+        def __init__(self, mounts: Any, address: str, work: Any) -> None:
             other = any(mount.address != address for mount in mounts)
             self.address, self.said = address, said if other else ""
 
