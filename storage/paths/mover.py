@@ -60,6 +60,9 @@ _SELDOM_S = 5.0
 # An answer takes milliseconds, and of a Linux server one of its NFS threads
 # (svc_rdma_accept in net/sunrpc/xprtrdma/svc_rdma_transport.c).
 ANSWER_S = 1.5
+# A driver that resets its port keeps this from the kernel for seconds (rtnl), and a move
+# waits for it: what was known of neighbours serves too.
+_NEIGHBOURS_S = 1.0
 _LINKS_AGAIN_S = 60.0
 # So long after a proof its connections have ended.
 _PROOF_GONE_S = 5.0
@@ -300,6 +303,7 @@ class MovePaths(Task):
     ) -> None:
         super().__init__(root, tools)
         self._run = tools or run_command
+        self._at_once = tools or partial(run_command, timeout_s=_NEIGHBOURS_S)
         self._ask, self._clock = ask, clock
         self._tree = FileTree(root)
         self._servers: dict[tuple[str, ...], Server] = {}
@@ -387,7 +391,7 @@ class MovePaths(Task):
             server.see_links(links, now)
         # All at once: servers share cables, and none waits for another's answers.
         if self._ask_all(now) or any(s.to_move(now) for s in self._servers.values()):
-            self._neighbours = read_neighbours(self._run, self._neighbours)
+            self._neighbours = read_neighbours(self._at_once, self._neighbours)
             for addresses, server in self._servers.items():
                 server.see_links(self._links(addresses), self._clock())
         self._move(turn)
@@ -443,7 +447,7 @@ class MovePaths(Task):
                 if moved or self._is_gone(address) or not self._down(address):
                     self._known[address] = found_now
         warm(wanted)
-        self._neighbours = read_neighbours(self._run, self._neighbours)
+        self._neighbours = read_neighbours(self._at_once, self._neighbours)
         links = {a: known for a, known in self._known.items() if a in wanted}
         traffic = read_traffic(self._tree, links)
         self._shares = {}

@@ -8,6 +8,7 @@ import json
 import pickle
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -269,6 +270,29 @@ def test_neighbours_that_cannot_be_read_are_as_they_were(host: Host):
     host.in_another_process()
     host.run()
     assert states(host) == [UP, UP]
+
+
+def test_a_move_does_not_wait_for_neighbours_that_the_kernel_withholds(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+):
+    """A driver resets its port: what is read of netdevs waits for seconds (rtnl)."""
+    host.run()
+    waited: list[float] = []
+    runner = host.root.runner
+
+    def run(argv: Sequence[str], timeout_s: float = 5.0) -> str:
+        if "neigh" not in argv:
+            return runner(argv)
+        waited.append(timeout_s)
+        raise CommandTimeout(f"no answer within {timeout_s:g} s")
+
+    monkeypatch.setattr(mover, "run_command", run)
+    monkeypatch.setattr(host.root, "runner", None)
+    host.in_another_process()
+    host.carrier(0, up=False)
+    host.run()
+    assert host.address("xprt-0-rdma") == A2
+    assert max(waited) <= 1.0
 
 
 def test_an_odd_neighbour_loses_only_itself(host: Host):
