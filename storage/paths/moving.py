@@ -261,6 +261,7 @@ def move(
         key: _Write(under(root, f"{SWITCHES}/{'/'.join(key)}"), to.source, to.address)
         for key, to in wanted.items()
     }
+    late = "the kernel does not take another address while it tries to connect"
     done: dict[Key, str] = {}
     try:
         begun, patience = clock(), _TRY_S
@@ -270,17 +271,14 @@ def move(
             _restart(writes, done)
             patience = min(_LONGEST_TRY_S, patience * 1.5)
             _gather(writes, done, patience, clock)
-        waiting = [key for key in wanted if key not in done]
-        levers = {key: wanted[key].lever for key in waiting}
-        for key in waiting:
-            if levers[key] is None:
-                writes[key].kill()
-                writes.pop(key).close()
+        for key in wanted:
+            if wanted[key].lever is None and _is_cut_off(key, writes, done):
+                done[key] = late
         if len(done) < len(writes):
             with contextlib.ExitStack() as stack:
                 pulled = [
                     stack.enter_context(one.pulled())
-                    for one in {*levers.values()}
+                    for one in {wanted[k].lever for k in wanted if k not in done}
                     if one
                 ]
                 begun = again = clock()
@@ -294,21 +292,27 @@ def move(
                     _gather(writes, done, patience, clock)
     finally:
         for key, write in writes.items():
-            if key not in done:
-                write.kill()
+            _is_cut_off(key, writes, done)
             write.close()
-    late = "the kernel does not take another address while it tries to connect"
     return {key: done.get(key, late) for key in wanted}
 
 
 def _restart(writes: Mapping[Key, _Write], done: dict[Key, str]) -> None:
     for key, write in writes.items():
-        if key not in done:
-            ended = write.kill()
-            if ended is None:
-                write.begin()
-            else:
-                done[key] = os.strerror(ended) if ended else ""
+        if _is_cut_off(key, writes, done):
+            write.begin()
+
+
+def _is_cut_off(key: Key, writes: Mapping[Key, _Write], done: dict[Key, str]) -> bool:
+    """End a write that has not ended; return whether it was one, and note the result of
+    one that has.
+    """
+    if key in done:
+        return False
+    ended = writes[key].kill()
+    if ended is not None:
+        done[key] = os.strerror(ended) if ended else ""
+    return ended is None
 
 
 def _gather(

@@ -605,6 +605,25 @@ def test_a_lock_that_was_taken_for_a_moment_is_asked_for_again(
     assert len(begun) >= 3
 
 
+@pytest.mark.parametrize("has_lever", [False, True])
+def test_a_write_that_ends_at_the_last_moment_is_no_refusal(
+    root: Path, dstaddr: Path, monkeypatch: pytest.MonkeyPatch, has_lever: bool
+):
+    """Between the last look at it and the kill."""
+    dstaddr.write_text(A1)
+    monkeypatch.setattr(moving, "QUICK_S", 0.0)
+    monkeypatch.setattr(moving, "LEVER_S", 0.0)
+
+    def gather(*_: object) -> None:
+        while dstaddr.read_text() != A2:
+            time.sleep(0.01)
+        time.sleep(0.3)
+
+    monkeypatch.setattr(moving, "_gather", gather)
+    lever = Lever(str(root), A1, WITH_LINK, Kernel().run) if has_lever else None
+    assert move(root, {KEY: Target(A2, lever, A1)}) == {KEY: ""}
+
+
 def test_a_proof_that_is_ended_at_once_leaves_no_process():
     for _ in range(10):
         proof = Proof([MOUNT], A2, lambda *_: time.sleep(60) or "")
