@@ -60,8 +60,8 @@ _SELDOM_S = 5.0
 # An answer takes milliseconds, and of a Linux server one of its NFS threads
 # (svc_rdma_accept in net/sunrpc/xprtrdma/svc_rdma_transport.c).
 ANSWER_S = 1.5
-# A driver that resets its port keeps this from the kernel for seconds (rtnl), and a move
-# waits for it: what was known of neighbours serves too.
+# A driver that resets its port keeps the kernel from an answer for seconds (rtnl), and
+# a move waits for that: what was known of neighbours serves too.
 _NEIGHBOURS_S = 1.0
 _LINKS_AGAIN_S = 60.0
 # So long after a proof its connections have ended.

@@ -142,9 +142,8 @@ class Path:
     ``proven``: the hardware address that the server had at the proof, None without one;
     ``servers``: the names of those that it was for; ``tried``: the hardware address at
     the beginning of the last proof, good or not; ``refused``: why there is none;
-    ``alive``: a connection
-    worked there, since the link does; ``works``: one does now; ``up_since``: since when
-    it is UP; ``downs``: when it ceased to be
+    ``alive``: a connection worked there, since the link does; ``works``: one does now;
+    ``up_since``: since when it is UP; ``downs``: when it ceased to be
     """
 
     address: str
@@ -378,8 +377,8 @@ class Server:
         homes = {c.home for c in self.connections.values() if self._may_return(c, now)}
         # Each time that one begins to be suspect, all paths are asked: if none answers,
         # it is the server.
-        suspects = [c.suspect_at for c in self.connections.values() if c.is_suspect(now)]
-        suspect = max(suspects, default=math.inf)
+        suspects = [c for c in self.connections.values() if c.is_suspect(now)]
+        suspect = max((c.suspect_at for c in suspects), default=math.inf)
         for path in self.paths.values():
             answered = now - (path.answered or -math.inf)
             if path.silent or not path.has_answered:
