@@ -144,7 +144,7 @@ _HELP = {
     "looked at, in seconds since 1970.",
     "path_up": "1 if the path to the server is up, 0 if it is down or not proven.",
     "path_connections connections": "Connections that run over the path.",
-    "paths_movable": "1 if connections can be moved between these paths, else 0.",
+    "paths_movable": "1 if all connections can be moved between these paths, else 0.",
     "paths_moves_total moves": "Moves of connections since the daemon began.",
     "paths_last_move_seconds": "How long the last move took. Absent without one, or "
     "if they are not connected again.",

@@ -12,6 +12,7 @@ import json
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Callable, Optional
 
 from ovirt_rdma.host.collect.collector import HostReader
@@ -28,7 +29,14 @@ from ovirt_rdma.host.system.tree import FileTree, seconds_after_boot
 from ovirt_rdma.storage import rdma_cm_probe
 from ovirt_rdma.storage.health.signs import Probes
 from ovirt_rdma.storage.mounts import prove
-from ovirt_rdma.storage.paths.moving import Lever, Proof, Target, move, undo_levers
+from ovirt_rdma.storage.paths.moving import (
+    Lever,
+    Proof,
+    Target,
+    move,
+    prove_address,
+    undo_levers,
+)
 from ovirt_rdma.storage.paths.server import Key, Link, Relocation, Server
 from ovirt_rdma.storage.paths.state import (
     DOWN,
@@ -49,8 +57,12 @@ _BYTES = ("port_xmit_data", "port_rcv_data")
 _PACKETS = ("sent_pkts", "rcvd_pkts")
 # Neighbours and mounts need no faster eye; the state's file has its age.
 _SELDOM_S = 5.0
-# An answer takes milliseconds; a Linux server's busy NFS threads answer it too.
+# An answer takes milliseconds, and of a Linux server one of its NFS threads
+# (svc_rdma_accept in net/sunrpc/xprtrdma/svc_rdma_transport.c).
 ANSWER_S = 1.5
+# A driver that resets its port keeps the kernel from an answer for seconds (rtnl), and
+# a move waits for that: what was known of neighbours serves too.
+_NEIGHBOURS_S = 1.0
 _LINKS_AGAIN_S = 60.0
 # So long after a proof its connections have ended.
 _PROOF_GONE_S = 5.0
@@ -104,21 +116,24 @@ def _is_plain(address: str) -> bool:
 
 def mounts_by_paths(
     mounts: Iterable[NfsMount], policy: Policy
-) -> dict[tuple[str, ...], tuple[list[NfsMount], list[NfsMount]]]:
+) -> dict[tuple[str, ...], tuple[list[NfsMount], ...]]:
     """Return for each list of paths the mounts over RDMA that have one of its
-    addresses: those whose rule has these paths, and those of others. Pure.
+    addresses: those whose rule has these paths, and those of others; and those with
+    such a rule, but another address. Pure.
     """
     every = rules_with_paths(policy)
-    found: dict[tuple[str, ...], tuple[list[NfsMount], list[NfsMount]]] = {}
+    found: dict[tuple[str, ...], tuple[list[NfsMount], ...]] = {}
     for mount in mounts:
         if prove(mount).transport != RDMA:
             continue
         export = Export.maybe(mount.source)
         match = rule_for(policy, export) if export else None
         for addresses in every:
-            if mount.address in addresses:
-                ours = match is not None and match.rule.paths == addresses
-                found.setdefault(addresses, ([], []))[not ours].append(mount)
+            ours = match is not None and match.rule.paths == addresses
+            there = mount.address in addresses
+            if ours or there:
+                kind = 2 if not there else 0 if ours else 1
+                found.setdefault(addresses, ([], [], []))[kind].append(mount)
     return found
 
 
@@ -149,12 +164,18 @@ def links_to(reader: HostReader, addresses: Iterable[str]) -> dict[str, Link]:
     """
     devices = reader.rdma_devices(most_gids=_FIRST_GIDS)
     netdevs = reader.netdevs()
+    routes = {address: reader.route(address) for address in addresses}
+    # Further on in a table are those of a host with many addresses. A gateway is where
+    # a path leads whose netdev is not there, and to read all takes long.
+    direct = [r for r in routes.values() if r and r.netdev and not r.gateway]
+    if not all(ports_behind(devices, netdevs, route) for route in direct):
+        devices = reader.rdma_devices()
     found = {}
-    for address in addresses:
-        route = reader.route(address)
+    for address, route in routes.items():
         behind = ports_behind(devices, netdevs, route)
         if route and route.netdev and behind:
-            device, port = behind[0]
+            # Of a bond, the slaves' are behind too.
+            device, port = next((o for o in behind if o[1].is_active), behind[0])
             name = f"{device.name}/{port.number}"
             neighbour = "routed" if route.gateway else None
             found[address] = Link(
@@ -282,6 +303,7 @@ class MovePaths(Task):
     ) -> None:
         super().__init__(root, tools)
         self._run = tools or run_command
+        self._at_once = tools or partial(run_command, timeout_s=_NEIGHBOURS_S)
         self._ask, self._clock = ask, clock
         self._tree = FileTree(root)
         self._servers: dict[tuple[str, ...], Server] = {}
@@ -369,7 +391,7 @@ class MovePaths(Task):
             server.see_links(links, now)
         # All at once: servers share cables, and none waits for another's answers.
         if self._ask_all(now) or any(s.to_move(now) for s in self._servers.values()):
-            self._neighbours = read_neighbours(self._run, self._neighbours)
+            self._neighbours = read_neighbours(self._at_once, self._neighbours)
             for addresses, server in self._servers.items():
                 server.see_links(self._links(addresses), self._clock())
         self._move(turn)
@@ -403,14 +425,15 @@ class MovePaths(Task):
         found = mounts_by_paths(reader.nfs_mounts(), turn.policy)
         rules = rules_with_paths(turn.policy)
         servers = {}
-        for addresses, (mounts, others) in found.items():
-            if not mounts:
+        for addresses, (mounts, others, apart) in found.items():
+            if not mounts and not apart:
                 continue
             rule = rules[addresses]
             server = self._servers.get(addresses)
             server = server or Server(addresses, rule.port, rule.paths_return)
             server.port, server.return_s = rule.port, rule.paths_return
-            server.mounts, self._others[addresses] = tuple(mounts), others
+            server.mounts, server.apart = tuple(mounts), tuple(apart)
+            self._others[addresses] = others
             servers[addresses] = server
         self._servers = servers
         wanted = [address for addresses in servers for address in addresses]
@@ -418,11 +441,13 @@ class MovePaths(Task):
         if wanted and (broken or now - self._looked_for >= _LINKS_AGAIN_S):
             self._looked_for = now
             for address, found_now in links_to(reader, wanted).items():
-                # Without a link, a route may lead elsewhere.
-                if self._is_gone(address) or not self._down(address):
+                # Without a link, a route may lead elsewhere: to a gateway.
+                works = not link(self._tree, found_now, {}, address).problem
+                moved = works and found_now.neighbour is None
+                if moved or self._is_gone(address) or not self._down(address):
                     self._known[address] = found_now
         warm(wanted)
-        self._neighbours = read_neighbours(self._run, self._neighbours)
+        self._neighbours = read_neighbours(self._at_once, self._neighbours)
         links = {a: known for a, known in self._known.items() if a in wanted}
         traffic = read_traffic(self._tree, links)
         self._shares = {}
@@ -480,7 +505,7 @@ class MovePaths(Task):
         for server, wanted in every:
             self._note_moves(server, wanted, results, turn)
             done = [one.key for one in wanted if not results[one.key]]
-            server.move(wanted, done, now, time.time())
+            server.move(wanted, done, now, self._clock(), time.time())
 
     def _lever(self, server: Server, address: str) -> Optional[Lever]:
         path = server.paths[address]
@@ -522,7 +547,8 @@ class MovePaths(Task):
         for server in self._servers.values():
             wanted = server.to_prove(now)
             if wanted is not None:
-                self._proof = server, Proof(*wanted)
+                work = partial(prove_address, server.addresses)
+                self._proof = server, Proof(*wanted, work)
                 return
 
     def _publish(self, turn: Turn) -> None:
@@ -537,7 +563,7 @@ class MovePaths(Task):
                 if path.sentence:
                     said[path.address] += f": {path.sentence}"
             if state.problem:
-                said[state.exports[0]] = f"nothing is moved: {state.problem}"
+                said[state.exports[0]] = f"connections stay: {state.problem}"
         for what, sentence in said.items():
             if self._said.get(what) != sentence:
                 turn.note(sentence)

@@ -24,7 +24,7 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Callable, NamedTuple, NoReturn, Optional, Union
 
@@ -261,6 +261,7 @@ def move(
         key: _Write(under(root, f"{SWITCHES}/{'/'.join(key)}"), to.source, to.address)
         for key, to in wanted.items()
     }
+    late = "the kernel does not take another address while it tries to connect"
     done: dict[Key, str] = {}
     try:
         begun, patience = clock(), _TRY_S
@@ -270,17 +271,14 @@ def move(
             _restart(writes, done)
             patience = min(_LONGEST_TRY_S, patience * 1.5)
             _gather(writes, done, patience, clock)
-        waiting = [key for key in wanted if key not in done]
-        levers = {key: wanted[key].lever for key in waiting}
-        for key in waiting:
-            if levers[key] is None:
-                writes[key].kill()
-                writes.pop(key).close()
+        for key in wanted:
+            if wanted[key].lever is None and _is_cut_off(key, writes, done):
+                done[key] = late
         if len(done) < len(writes):
             with contextlib.ExitStack() as stack:
                 pulled = [
                     stack.enter_context(one.pulled())
-                    for one in {*levers.values()}
+                    for one in {wanted[k].lever for k in wanted if k not in done}
                     if one
                 ]
                 begun = again = clock()
@@ -294,21 +292,27 @@ def move(
                     _gather(writes, done, patience, clock)
     finally:
         for key, write in writes.items():
-            if key not in done:
-                write.kill()
+            _is_cut_off(key, writes, done)
             write.close()
-    late = "the kernel does not take another address while it tries to connect"
     return {key: done.get(key, late) for key in wanted}
 
 
 def _restart(writes: Mapping[Key, _Write], done: dict[Key, str]) -> None:
     for key, write in writes.items():
-        if key not in done:
-            ended = write.kill()
-            if ended is None:
-                write.begin()
-            else:
-                done[key] = os.strerror(ended) if ended else ""
+        if _is_cut_off(key, writes, done):
+            write.begin()
+
+
+def _is_cut_off(key: Key, writes: Mapping[Key, _Write], done: dict[Key, str]) -> bool:
+    """End a write that has not ended; return whether it was one, and note the result of
+    one that has.
+    """
+    if key in done:
+        return False
+    ended = writes[key].kill()
+    if ended is not None:
+        done[key] = os.strerror(ended) if ended else ""
+    return ended is None
 
 
 def _gather(
@@ -333,9 +337,9 @@ _MOST_NAMES = 16
 PROOF_S, PROOF_PLACE = 20.0, Path("/run/ovirt-rdma/proof")
 
 
-def prove_address(mount: NfsMount, address: str) -> str:
-    """Mount the export of ``mount`` by an ``address`` of its server, and unmount it;
-    return "", or why the address is not proven to be the same server's.
+def prove_address(paths: Container[str], mount: NfsMount, address: str) -> str:
+    """Mount the export of ``mount`` by an ``address`` of ``paths``, its server's, and
+    unmount it; return "", or why the address is not proven to be the same server's.
 
     The file handles must be the same for a client of its own (:func:`_asked`). With
     NFS 4.1 and later, another address is then mounted as the mount itself: the
@@ -355,7 +359,7 @@ def prove_address(mount: NfsMount, address: str) -> str:
     place.mkdir(0o700, parents=True, exist_ok=True)
     what = [f"{address}:{export.path}", str(place)]
     why = "each version of NFS that could ask is in use"
-    for options in _asked(mount, HostReader("/").nfs_mounts()):
+    for options in _asked(mount, HostReader("/").nfs_mounts(), paths):
         why = _mount(options, what)
         if not why:
             same = _is_same(libc, Path(mount.mountpoint), place)
@@ -383,16 +387,23 @@ def _own_mounts(libc: ctypes.CDLL) -> None:
     _checked(libc.mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None))
 
 
-def _asked(mount: NfsMount, mounts: Iterable[NfsMount]) -> list[str]:
+def _asked(
+    mount: NfsMount, mounts: Iterable[NfsMount], paths: Container[str]
+) -> list[str]:
     """Return the options of mounts, to be tried in this order, for which the kernel
     asks the address. It does not if a client of the same version and protocol has the
     address, or had it when it was mounted (fs/nfs/client.c, nfs_match_client), and then
-    answers for the server that its connections were moved to. With NFS 3, the file
-    handle comes from the server's mountd in any case. Pure.
+    answers for the server that its connections were moved to. None has that by another
+    address than ``paths``, unless it may have connections to several. With NFS 3, the
+    file handle comes from the server's mountd in any case. Pure.
     """
     if mount.version == "3":
         return [_options(mount, "3", RDMA)]
-    used = {(other.version, other.protocol) for other in (mount, *mounts)}
+    used = {
+        (one.version, one.protocol)
+        for one in (mount, *mounts)
+        if one.address in paths or option_value(one.options, "max_connect")
+    }
     able = [(version, RDMA) for version in (*reversed(_TRUNKING), "4.0")]
     # For a server that has one version only.
     able.append((mount.version or "", TCP))
@@ -485,7 +496,7 @@ class Proof(Child):
         self,
         mounts: Sequence[NfsMount],
         address: str,
-        work: Callable[[NfsMount, str], str] = prove_address,
+        work: Callable[[NfsMount, str], str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         said = (work(mount, address) for mount in mounts)

@@ -140,10 +140,10 @@ class Path:
     ``answered``, ``asked``: an RDMA connection, the last times; ``silent``: why the
     last one was not answered; ``unknown``: why the last question was not decided;
     ``proven``: the hardware address that the server had at the proof, None without one;
-    ``servers``: the names of those that it was for; ``tried``: the hardware address of
-    the last proof, good or not; ``refused``: why there is none; ``alive``: a connection
-    worked there, since the link does; ``works``: one does now; ``up_since``: since when
-    it is UP; ``downs``: when it ceased to be
+    ``servers``: the names of those that it was for; ``tried``: the hardware address at
+    the beginning of the last proof, good or not; ``refused``: why there is none;
+    ``alive``: a connection worked there, since the link does; ``works``: one does now;
+    ``up_since``: since when it is UP; ``downs``: when it ceased to be
     """
 
     address: str
@@ -218,6 +218,7 @@ class Path:
 
 _FIX_CABLE = "check the cable and the switch port"
 _FIX_SERVER = "check the server's port, and the cables to it"
+_FIX_APART = "mount it by one of these addresses, or add its address to the paths"
 _FIX_FOREIGN = "give the policy addresses of one server; see docs/paths.md"
 
 
@@ -233,6 +234,8 @@ class Server:
     paths: dict[str, Path] = field(init=False)
     connections: dict[Key, _Connection] = field(default_factory=dict)
     mounts: tuple[NfsMount, ...] = ()
+    # Those with the same rule, and an address that is none of the paths.
+    apart: tuple[NfsMount, ...] = ()
     problem: str = ""
     fix: str = ""
     moves: int = 0
@@ -372,17 +375,16 @@ class Server:
         wanted = []
         need = self._is_in_need(now)
         homes = {c.home for c in self.connections.values() if self._may_return(c, now)}
+        # Each time that one begins to be suspect, all paths are asked: if none answers,
+        # it is the server.
+        suspects = [c for c in self.connections.values() if c.is_suspect(now)]
+        suspect = max((c.suspect_at for c in suspects), default=math.inf)
         for path in self.paths.values():
             answered = now - (path.answered or -math.inf)
-            suspect = min(
-                (c.suspect_at for c in self.at(path.address)), default=now + 1
-            )
-            if path.silent:
+            if path.silent or not path.has_answered:
                 after = _SILENT_AGAIN_S
             elif suspect <= now:
                 after = 0.0 if path.asked < suspect else _ASK_AGAIN_S
-            elif path.is_linked and not path.has_answered:
-                after = _SILENT_AGAIN_S
             elif path.address in homes:
                 after = _SILENT_AGAIN_S if answered > _RETURN_FRESH_S else math.inf
             elif need and not self._is_usable(path, now, _ASK_AGAIN_S):
@@ -436,15 +438,17 @@ class Server:
                     server = Export.parse(mount.source).server
                     wanted.setdefault((server, mount.address), mount)
             if wanted:
-                path.servers = self._names
+                path.servers, path.tried = self._names, mac
+                path.prove_after = -math.inf  # until there is a result
                 return tuple(wanted.values()), path.address
         return None
 
     def prove(self, address: str, refused: str, now: float) -> None:
         """Take the result of a proof: "", or why the address is not the server's."""
         path = self.paths[address]
+        if path.tried != (path.link.neighbour if path.link else None):
+            return  # Nobody knows which machine this is about: it is due again.
         path.prove_after = now + (_PROVE_AGAIN_S if refused else _PROOF_S)
-        path.tried = path.link.neighbour if path.link else None
         if refused and FOREIGN not in refused and path.proven == path.tried is not None:
             return  # A mount that failed says nothing against the proof of before.
         path.refused, path.proven = refused, None if refused else path.tried
@@ -479,9 +483,16 @@ class Server:
         return wanted
 
     def move(
-        self, wanted: Sequence[Relocation], done: Iterable[Key], now: float, at: float
+        self,
+        wanted: Sequence[Relocation],
+        done: Iterable[Key],
+        begun: float,
+        now: float,
+        at: float,
     ) -> None:
-        """Take which of ``wanted`` were moved; ``at``: now, in seconds since 1970."""
+        """Take which of ``wanted`` were moved; ``begun``: when that began; ``at``: now,
+        in seconds since 1970.
+        """
         done = frozenset(done)
         moved = [one for one in wanted if one.key in done]
         since = [self.connections[one.key].waits_since for one in moved]
@@ -493,7 +504,7 @@ class Server:
             else:
                 connection.not_before = now + _MOVE_AGAIN_S
         if moved:
-            begun = min((s for s in since if s is not None), default=now)
+            begun = min((s for s in since if s is not None), default=begun)
             first = moved[0]
             self.moves += len(moved)
             self.moving = (begun, frozenset(done))
@@ -519,15 +530,17 @@ class Server:
                 )
             )
         connections = self.connections.values()
+        apart = [f"{m.source} has the address {m.address}" for m in self.apart]
+        apart = [", ".join(apart) + ", which is none of its paths"] if apart else []
         return ServerPaths(
-            tuple(mount.source for mount in self.mounts),
+            tuple(mount.source for mount in (*self.mounts, *self.apart)),
             tuple(shown),
             len(connections),
             sum(c.address != c.home for c in connections),
             self.moves,
             self.last,
-            self.problem,
-            self.fix,
+            "; ".join(filter(None, (self.problem, *apart))),
+            self.fix or (_FIX_APART if apart else ""),
         )
 
 

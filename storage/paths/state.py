@@ -68,8 +68,8 @@ class ServerPaths:
     - ``connections``: how many their mounts have; ``away``: how many of them are
       not on the path that is theirs when all is well
     - ``moves``: since the daemon began; ``last``: the last one
-    - ``problem``, ``fix``: why no connection is moved at present; "" if nothing
-      prevents that
+    - ``problem``, ``fix``: why no connection is moved at present, or not those of a
+      mount; "" if nothing prevents that
     """
 
     exports: tuple[str, ...]
@@ -116,7 +116,7 @@ class ServerPaths:
                 why = f": {path.sentence}" if path.sentence else ""
                 found.append((f"{path.address} is {path.state}{why}", path.fix))
         if self.problem:
-            found.append((f"no connection can be moved: {self.problem}", self.fix))
+            found.append((f"connections cannot be moved: {self.problem}", self.fix))
         if self.away:
             away = f"{self.away} of {self.connections}"
             found.append((f"connections on another path than their own: {away}", ""))

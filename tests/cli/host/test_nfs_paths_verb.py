@@ -55,7 +55,7 @@ def test_all_is_well(host):
         (replace(WHOLE, away=1), "All 2 paths are up, but not all is well.\n"),
         (
             replace(WHOLE, problem="the kernel has no dstaddr", fix="use Linux 5.15"),
-            "nas2: no connection can be moved: the kernel has no dstaddr.\n"
+            "nas2: connections cannot be moved: the kernel has no dstaddr.\n"
             "fix: use Linux 5.15\n",
         ),
         (

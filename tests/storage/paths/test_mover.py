@@ -8,6 +8,7 @@ import json
 import pickle
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -271,6 +272,29 @@ def test_neighbours_that_cannot_be_read_are_as_they_were(host: Host):
     assert states(host) == [UP, UP]
 
 
+def test_a_move_does_not_wait_for_neighbours_that_the_kernel_withholds(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+):
+    """A driver resets its port: what is read of netdevs waits for seconds (rtnl)."""
+    host.run()
+    waited: list[float] = []
+    runner = host.root.runner
+
+    def run(argv: Sequence[str], timeout_s: float = 5.0) -> str:
+        if "neigh" not in argv:
+            return runner(argv)
+        waited.append(timeout_s)
+        raise CommandTimeout(f"no answer within {timeout_s:g} s")
+
+    monkeypatch.setattr(mover, "run_command", run)
+    monkeypatch.setattr(host.root, "runner", None)
+    host.in_another_process()
+    host.carrier(0, up=False)
+    host.run()
+    assert host.address("xprt-0-rdma") == A2
+    assert max(waited) <= 1.0
+
+
 def test_an_odd_neighbour_loses_only_itself(host: Host):
     rows = [7, {}, {"dst": A1, "dev": "eth0", "lladdr": "52:54", "state": ["STALE"]}]
     host.root.runner.answer("ip -j -4 neigh show", json.dumps(rows))
@@ -307,6 +331,26 @@ def test_a_mount_of_others_is_not_touched(host: Host):
     assert host.address("xprt-0-rdma") == A1
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_mount_by_another_address_of_the_server_is_reported(host: Host, alone: bool):
+    """Its name has a third one: nothing takes over for it."""
+    if alone:
+        host.root._mounts.clear()
+        host.root._stats.clear()
+    place = "/rhev/data-center/mnt/nas:_iso"
+    host.root.nfs_mount("nas:/iso", place, "rdma", "10.97.0.9")
+    (problem,) = host.run().problems
+    assert "nas:/iso has the address 10.97.0.9" in problem
+    assert problem.endswith("which is none of its paths")
+    assert "nas:/iso" in shown(host).exports
+    assert (shown(host).is_whole, bool(shown(host).fix)) == (False, True)
+    # The others' connections move.
+    if not alone:
+        host.carrier(0, up=False)
+        host.run()
+        assert host.address("xprt-0-rdma") == A2
+
+
 def test_a_mount_over_tcp_is_nobodys_business(host: Host):
     host.root.nfs_mount("10.99.0.1:/iso", "/mnt/iso", "tcp", A1)
     assert host.run().problems == ()
@@ -339,6 +383,105 @@ def test_a_netdev_that_is_renamed_is_found_again(host: Host):
     host.run()
     assert shown(host).paths[1].netdev == "storage1"
     assert states(host) == [UP, UP]
+
+
+GID_OF_A1 = "0000:0000:0000:0000:0000:ffff:0a63:0002"
+NO_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
+
+
+def roce(host: Host, device: str, gid: str, netdev: str, parent: str) -> None:
+    host.root.rdma_device(device, parent=parent)
+    host.root.rdma_port(device, link_layer="Ethernet")
+    host.root.gid(device, 1, 0, gid, netdev=netdev)
+
+
+def lead_over(host: Host, netdev: str, **values: Any) -> None:
+    """Let another netdev lead to A1."""
+    host.root.netdev(netdev, addresses=["10.99.0.2/24"], **values)
+    host.root.write(f"/sys/class/net/{netdev}/carrier", "1")
+    host.root.route(A1, netdev, "10.99.0.2")
+    host.names[0] = netdev
+
+
+def another_adapter(host: Host) -> None:
+    """eth0 is broken, and its address goes to eth2."""
+    host.run()
+    host.carrier(0, up=False)
+    host.run()
+    lead_over(host, "eth2")
+    roce(host, "rxe2", GID_OF_A1, "eth2", "eth2")
+    host.root.gid("rxe0", 1, 0, NO_GID)
+
+
+def another_name(host: Host) -> None:
+    """udev gives the RDMA device one."""
+    host.run()
+    (host.root.path / "sys/class/infiniband/rxe0").unlink()
+    roce(host, "rocep1s0", GID_OF_A1, "eth0", "eth0")
+
+
+def another_slave(host: Host) -> None:
+    """The GID of a bond is at the active one's device (roce_gid_mgmt.c)."""
+    host.root.netdev("eth2")
+    lead_over(host, "bond0", kind="bond", lowers=["eth0", "eth2"])
+    roce(host, "rxe2", NO_GID, "eth2", "eth2")
+    host.run()
+    host.root.write("/sys/class/infiniband/rxe0/ports/1/state", "1: DOWN")
+    host.root.gid("rxe0", 1, 0, NO_GID)
+    host.root.gid("rxe2", 1, 0, GID_OF_A1, netdev="bond0")
+
+
+@pytest.mark.parametrize("change", [another_adapter, another_name, another_slave])
+def test_a_path_that_leads_another_way_works_again(
+    host: Host, monkeypatch: pytest.MonkeyPatch, change: Callable[[Host], None]
+):
+    """It was down until the daemon began again."""
+    monkeypatch.setattr(mover, "_LINKS_AGAIN_S", 5.0)
+    change(host)
+    for _ in range(3):
+        host.run()
+    assert states(host) == [UP, UP]
+    assert shown(host).paths[0].netdev == host.names[0]
+    assert host.address("xprt-0-rdma") == A1
+
+
+def test_a_bond_works_while_one_of_its_slaves_does(host: Host):
+    """Of IPoIB; the daemon begins while its first port is down."""
+    ours = "80:00:00:48:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fb:12:3{}"
+    for number, state in enumerate(("1: DOWN", "4: ACTIVE")):
+        host.root.netdev(f"ib{number}", type=32, address=ours.format(number))
+        host.root.rdma_device(f"mlx5_{number}")
+        host.root.rdma_port(f"mlx5_{number}", state=state)
+        gid = f"fe80:0000:0000:0000:0002:c903:00fb:123{number}"
+        host.root.gid(f"mlx5_{number}", 1, 0, gid)
+    values = {"type": 32, "kind": "bond", "lowers": ["ib0", "ib1"]}
+    lead_over(host, "bond0", address=ours.format(1), **values)
+    host.run()
+    assert (states(host), host.address("xprt-0-rdma")) == ([UP, UP], A1)
+
+
+def test_a_port_has_more_addresses_than_are_read_at_first(host: Host):
+    """The path had no netdev, and a server that was slow lost its connection there."""
+    host.root.rdma_port("rxe0", link_layer="Ethernet", table_size=20)
+    for index in range(16):
+        gid = f"fe80:0000:0000:0000:0000:0000:0000:00{index + 16:02x}"
+        host.root.gid("rxe0", 1, index, gid, netdev=f"vlan{index}")
+    host.root.gid("rxe0", 1, 16, GID_OF_A1, netdev="eth0")
+    host.run()
+    assert [path.netdev for path in shown(host).paths] == ["eth0", "eth1"]
+    assert states(host) == [UP, UP]
+
+
+def test_a_gateway_is_no_way_while_a_link_is_lost(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(mover, "_LINKS_AGAIN_S", 5.0)
+    host.run()
+    host.carrier(0, up=False)
+    host.root.route(A1, "eth1", "10.98.0.2", gateway="10.98.0.254")
+    host.run()
+    assert states(host) == [DOWN, UP]
+    assert shown(host).paths[0].netdev == "eth0"
 
 
 @pytest.mark.parametrize(
@@ -400,6 +543,27 @@ def test_two_servers_behind_one_cable_are_moved_at_once(
         each.paths[A1].link = Link("eth0", problem="eth0 has no link")
     host.task._move(Turn(None, host.runs.said.append, host))
     assert asked == [[("switch-0", "xprt-0-rdma"), ("switch-7", "xprt-9-rdma")]]
+
+
+def test_a_move_that_failed_is_not_tried_again_without_pause(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+):
+    """Meanwhile its lever keeps TCP from the address too."""
+    host.run()
+    tried: list[tuple[float, float]] = []
+
+    def move(root: str, wanted: dict[tuple[str, str], Target]) -> dict[Any, str]:
+        begun, host.now = host.now, host.now + 8.4
+        tried.append((begun, host.now))
+        return dict.fromkeys(wanted, "the kernel does not take it")
+
+    monkeypatch.setattr(mover, "move", move)
+    host.carrier(0, up=False)
+    for _ in range(3):
+        host.run()
+    pauses = [after[0] - before[1] for before, after in zip(tried, tried[1:])]
+    assert len(pauses) >= 2
+    assert min(pauses) >= 5.0
 
 
 def test_a_proof_ends_also_when_its_mount_is_gone(host: Host):
@@ -470,7 +634,7 @@ def proven_as(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     """Let each proof of A2 for a mount by A1 end with ``said``."""
 
     class Ended(Proved):
-        def __init__(self, mounts: Any, address: str) -> None:
+        def __init__(self, mounts: Any, address: str, work: Any) -> None:
             other = any(mount.address != address for mount in mounts)
             self.address, self.said = address, said if other else ""
 

@@ -414,12 +414,18 @@ def test_a_proof_that_hangs_is_ended():
         ("4.2", [("4.2", "tcp")], ["4.1,proto=rdma", "4.0,proto=rdma"]),
         ("4.0", [], ["4.2,proto=rdma", "4.1,proto=rdma", "4.0,proto=tcp"]),
         ("3", [("4.1", "rdma")], ["3,proto=rdma"]),
+        # Another server's, unless it may have got a connection to the address.
+        ("4.2", [("4.1", "rdma", "192.0.2.7")],
+         ["4.1,proto=rdma", "4.0,proto=rdma", "4.2,proto=tcp"]),
+        ("4.2", [("4.1", "rdma", "192.0.2.7", "rw,max_connect=2")],
+         ["4.0,proto=rdma", "4.2,proto=tcp"]),
     ],
-)
+)  # fmt: skip
 def test_an_address_is_asked_by_a_client_of_its_own(version, others, asked):
     mount = replace(MOUNT, version=version)
-    mounts = [replace(MOUNT, version=v, protocol=p) for v, p in others]
-    options = moving._asked(mount, [mount, *mounts])
+    names = "version", "protocol", "address", "options"
+    mounts = [replace(MOUNT, **dict(zip(names, other))) for other in others]
+    options = moving._asked(mount, [mount, *mounts], (A1, A2))
     assert [one.partition("vers=")[2].partition(",port")[0] for one in options] == asked
 
 
@@ -459,16 +465,16 @@ def test_without_mounts_of_its_own_a_proof_makes_none(
     monkeypatch.setattr(moving.ctypes, "get_errno", lambda: errno.EPERM)
     monkeypatch.setattr(moving, "run_command", lambda *_: pytest.fail("it mounts"))
     with pytest.raises(PermissionError):
-        moving.prove_address(MOUNT, A2)
+        moving.prove_address((A1, A2), MOUNT, A2)
 
 
 def test_a_server_without_the_other_version_is_asked_with_another(proof: list[str]):
-    assert moving.prove_address(MOUNT, A1) == ""
+    assert moving.prove_address((A1, A2), MOUNT, A1) == ""
     assert [one.partition("vers=")[2][:3] for one in proof] == ["4.1", "4.0"]
 
 
 def test_the_kernel_that_finds_another_server_is_believed(proof: list[str]):
-    said = moving.prove_address(MOUNT, A2)
+    said = moving.prove_address((A1, A2), MOUNT, A2)
     assert said == f"{A2} is not an address of nas:/vm's server"
     assert [one.partition("vers=")[2][:3] for one in proof] == ["4.1", "4.0", "4.2"]
 
@@ -478,7 +484,7 @@ def test_another_file_handle_is_not_given_a_connection(
 ):
     """The mount that gives one is not made."""
     monkeypatch.setattr(moving, "_handle", lambda libc, path: path.encode())
-    assert "is not an address of" in moving.prove_address(MOUNT, A2)
+    assert "is not an address of" in moving.prove_address((A1, A2), MOUNT, A2)
     assert len(proof) == 2
 
 
@@ -599,6 +605,25 @@ def test_a_lock_that_was_taken_for_a_moment_is_asked_for_again(
     assert len(begun) >= 3
 
 
+@pytest.mark.parametrize("has_lever", [False, True])
+def test_a_write_that_ends_at_the_last_moment_is_no_refusal(
+    root: Path, dstaddr: Path, monkeypatch: pytest.MonkeyPatch, has_lever: bool
+):
+    """Between the last look at it and the kill."""
+    dstaddr.write_text(A1)
+    monkeypatch.setattr(moving, "QUICK_S", 0.0)
+    monkeypatch.setattr(moving, "LEVER_S", 0.0)
+
+    def gather(*_: object) -> None:
+        while dstaddr.read_text() != A2:
+            time.sleep(0.01)
+        time.sleep(0.3)
+
+    monkeypatch.setattr(moving, "_gather", gather)
+    lever = Lever(str(root), A1, WITH_LINK, Kernel().run) if has_lever else None
+    assert move(root, {KEY: Target(A2, lever, A1)}) == {KEY: ""}
+
+
 def test_a_proof_that_is_ended_at_once_leaves_no_process():
     for _ in range(10):
         proof = Proof([MOUNT], A2, lambda *_: time.sleep(60) or "")
@@ -644,5 +669,5 @@ def test_a_move_in_between_does_not_make_the_server_another(
     now = [replace(MOUNT, address=A2, mountpoint=place)
            for place in (MOUNT.mountpoint, str(tmp_path / "proof"))]  # fmt: skip
     monkeypatch.setattr(moving.HostReader, "nfs_mounts", lambda self: now)
-    assert moving.prove_address(MOUNT, A2) == ""
+    assert moving.prove_address((A1, A2), MOUNT, A2) == ""
     assert len(proof) == 3

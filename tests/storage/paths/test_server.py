@@ -93,7 +93,7 @@ class Played:
             self.change(one.key, state=("CONNECTED", "BOUND"))
         if wanted:
             keys = [one.key for one in wanted]
-            self.server.move(wanted, keys, self.now, self.now)
+            self.server.move(wanted, keys, self.now, self.now, self.now)
         proof = self.server.to_prove(self.now)
         if proof is not None:
             self.server.prove(proof[1], self.foreign.get(proof[1], ""), self.now)
@@ -165,6 +165,31 @@ def test_a_server_that_is_slow_is_left_alone(whole: Played):
     whole.change(SECOND, pending_q_len=8)
     assert whole.seconds(120) == []
     assert whole.states() == [UP, UP]
+
+
+def test_a_server_that_hangs_for_seconds_is_left_alone(whole: Played):
+    """All its NFS threads wait for a disk: on no path is RDMA answered. The other
+    connection has worked a moment ago.
+    """
+    whole.change(MAIN, pending_q_len=8)
+    whole.silent = {A1: SILENT, A2: "it did not answer"}
+    assert whole.seconds(2) == []
+    whole.change(SECOND, pending_q_len=8)
+    assert whole.seconds(20) == []
+    whole.silent = {}
+    assert whole.seconds(2) == []
+    for key in (MAIN, SECOND):
+        whole.change(key, pending_q_len=0)
+    assert whole.seconds(20) == []
+    assert whole.states() == [UP, UP]
+
+
+def test_a_cut_is_asked_for_while_another_connection_waits_for_a_disk(whole: Played):
+    whole.change(SECOND, pending_q_len=8)
+    assert whole.seconds(6) == []
+    whole.silent[A1] = SILENT
+    whole.change(MAIN, pending_q_len=8)
+    assert whole.seconds(2) == [(MAIN, A1, A2, SILENT)]
 
 
 def test_progress_is_no_stall(whole: Played):
@@ -436,7 +461,7 @@ def test_a_move_that_the_kernel_does_not_take_is_tried_again(whole: Played):
     whole.now += 1
     whole.look()
     wanted = whole.server.to_move(whole.now)
-    whole.server.move(wanted, [], whole.now, 0.0)
+    whole.server.move(wanted, [], whole.now, whole.now, 0.0)
     assert whole.server.moves == 0
     assert whole.server.to_move(whole.now + 1) == []
     assert whole.server.to_move(whole.now + 6) == wanted
@@ -543,6 +568,37 @@ def test_a_proof_that_says_foreign_counts(whole: Played):
     why = f"{A2} is not an address of nas:/vm's server"
     whole.server.prove(A2, why, whole.now)
     assert whole.states() == [UP, UNPROVEN]
+
+
+def test_a_proof_is_none_of_a_machine_that_took_the_address_meanwhile():
+    played = Played(A1)
+    played.look()
+    played.server.hear(A2, ("", ""), played.now)
+    proof = played.server.to_prove(played.now)
+    assert proof is not None
+    assert proof[1] == A2
+    played.links[A2] = link(2, neighbour=OTHER)
+    played.look()
+    played.server.prove(A2, "", played.now)
+    played.foreign = {A2: f"{A2} {FOREIGN}"}
+    assert played.states() == [UP, UNPROVEN]
+    played.seconds(3)
+    assert played.shown().paths[1].sentence == f"{A2} {FOREIGN}"
+    played.links[A1] = link(1, problem="eth1 has no link")
+    assert played.seconds(60) == []
+
+
+@pytest.mark.parametrize("neighbour", [MAC2, OTHER])
+def test_a_proof_that_has_no_result_is_made_again(neighbour: str):
+    """A move has ended it."""
+    played = Played(A1)
+    played.look()
+    played.server.hear(A2, ("", ""), played.now)
+    first = played.server.to_prove(played.now)
+    assert first is not None
+    played.links[A2] = link(2, neighbour=neighbour)
+    played.look()
+    assert played.server.to_prove(played.now + 1) == first
 
 
 def test_another_hardware_address_is_proven_at_once_and_then_seldom(whole: Played):
