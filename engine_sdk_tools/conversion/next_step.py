@@ -421,7 +421,7 @@ def _mounts_step(now: Snapshot, host: HostRecord, done: str) -> RunStep:
     observed = now.observations.get(host.name)
     if observed is None or observed.problem:
         return _ask(host, observed)
-    wrong = unlike(now.state, host, observed)
+    wrong = unlike(now, host, observed)
     if done == Stage.UNMOUNTED:
         wrong = tuple(f"{export} is still mounted" for export in observed.transports)
     if not wrong:

@@ -16,6 +16,7 @@ from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.conversion import model
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
+    MOUNTED,
     UNPROVEN,
     Observation,
     ReportedHost,
@@ -184,8 +185,8 @@ def _with_hosts_now(
         and (state.stage == Stage.CONVERTING or _is_changed(host))
     }
     # A domain that was removed meanwhile is not checked.
-    ids = [d.id for d in engine.domains if d.data_center == state.data_center]
-    here = [domain for domain in state.domains if domain.id in ids]
+    its = {d.id: d for d in engine.domains if d.data_center == state.data_center}
+    here = [domain for domain in state.domains if domain.id in its]
     fleet = of_each(
         hosts, reports, lambda seen: seen.started(state.domains, request, here)
     )
@@ -205,6 +206,10 @@ def _with_hosts_now(
     ]
     if request.rolling:
         offenders += model.upgrade_offenders(engine.clusters, hosts)
+        for domain in (its[record.id] for record in here):
+            # An unknown status is usual while the SPM moves.
+            if domain.status not in MOUNTED:
+                offenders += model.domain_offenders(engine, domain, request, "", ())
     check([*offenders, *(why for one in new for why in one.objections)])
     observed = {name: one.observed for name, one in fleet.items()}
     before = {host.id: host for host in (*state.former, *state.hosts)}
@@ -309,7 +314,7 @@ def _is_so(now: Snapshot) -> bool:
         observed = now.observations.get(host.name, Observation())
         if policy_step(now, host) is not None:
             return False
-        wrong = observed.problem or unlike(now.state, host, observed)
+        wrong = observed.problem or unlike(now, host, observed)
         if host.found == "up" and wrong:
             return False
     return True

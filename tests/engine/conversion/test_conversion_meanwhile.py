@@ -26,7 +26,7 @@ from support.engine.conversion_runs import (
     site_of,
     transports,
 )
-from support.engine.conversion_site import digest_of, engine_of
+from support.engine.conversion_site import Killed, digest_of, engine_of
 from support.engine.policy_files import joined, split
 from support.problems import problem
 
@@ -239,6 +239,54 @@ def test_an_offline_revert_that_is_refused_changes_nothing():
     assert not changed(site, before)
     site.world.domain("data1").leases = []
     assert revert(site).stage == Stage.REVERTED
+
+
+def to_maintenance(site, name="data1"):
+    domain = site.world.domain(name)
+    domain.status = "maintenance"
+    for host in site.world.hosts.values():
+        host.mounts.pop(site.world.connection_of(name).export)
+
+
+def test_a_revert_moves_no_host_for_a_domain_in_maintenance():
+    """It is mounted on none, and would not be after the maintenance of a host."""
+    site = site_of()
+    assert convert(site).stage == Stage.CONVERTED
+    to_maintenance(site)
+    site.calls.clear()
+    state = revert(site)
+    assert state.stage == Stage.REVERTED, state.why
+    assert [(call.subject, call.method) for call in site.calls] == [("data1", "update")]
+    assert {host.policy_text for host in site.world.hosts.values()} == {""}
+
+
+def test_a_conversion_is_not_resumed_for_a_domain_in_maintenance():
+    """No host would prove it."""
+    site = site_of()
+    site.kill_at = 9
+    with pytest.raises(Killed):
+        convert(site)
+    site.alive()
+    domain = site.world.domain("data1")
+    domain.status = "maintenance"
+    with problem("checks-failed", "data1 is in maintenance") as caught:
+        resume(site)
+    assert [reason.id for reason in caught.value.reasons] == ["domain-not-active"]
+    # As while the SPM moves.
+    domain.status = "unknown"
+    assert resume(site).stage == Stage.CONVERTED
+
+
+def test_a_domain_that_is_active_and_one_in_maintenance_are_converted_together():
+    site = site_of(domains=("data1", "data2"))
+    to_maintenance(site, "data2")
+    before = everything(site)
+    state = convert(site, OFFLINE, "data1", "data2")
+    assert state.stage == Stage.CONVERTED, state.why
+    assert set(transports(site).values()) == {"rdma"}
+    assert planned(site, OFFLINE, "data1", "data2").steps == ()
+    assert revert(site).stage == Stage.REVERTED
+    assert not changed(site, before)
 
 
 # -- refused in advance
