@@ -430,12 +430,17 @@ def renamed(state: ConversionState, engine: Engine) -> ConversionState:
     """Return the state with the present names of hosts and domains."""
     present: tuple[Any, ...] = (*engine.hosts, *engine.domains)
     names = {one.id: one.name for one in present}
+    # Records are addressed by name, and a new host may have that of a removed one.
+    taken = {host.name: f"{host.name} (removed)" for host in engine.hosts}
 
-    def now(records: Iterable[Any]) -> tuple[Any, ...]:
-        return tuple(replace(r, name=names.get(r.id, r.name)) for r in records)
+    def now(records: Iterable[Any], taken: Mapping[str, str]) -> tuple[Any, ...]:
+        return tuple(
+            replace(r, name=names.get(r.id) or taken.get(r.name, r.name))
+            for r in records
+        )
 
-    hosts, former = now(state.hosts), now(state.former)
-    return replace(state, hosts=hosts, former=former, domains=now(state.domains))
+    hosts, former = now(state.hosts, taken), now(state.former, taken)
+    return replace(state, hosts=hosts, former=former, domains=now(state.domains, {}))
 
 
 def resumed(state: ConversionState) -> ConversionState:
