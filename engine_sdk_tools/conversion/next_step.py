@@ -365,6 +365,7 @@ def all_back(state: ConversionState) -> ConversionState:
 
 # Why there is nothing to do for a host.
 REMOVED = "it is no longer in the engine"
+ELSEWHERE = "it is in another data center now"
 
 
 def host_step(  # noqa: PLR0911 - one row per status
@@ -374,8 +375,9 @@ def host_step(  # noqa: PLR0911 - one row per status
     its last stage; with UNMOUNTED nothing is mounted on it then. Offline, it is not
     remounted.
     """
-    if now.host(host) is None:
-        return mark(host, Stage.DONE, REMOVED)
+    left = _left(now, host)
+    if left is not None:
+        return left
     status, back = now.status(host), host.goal == BACK
     if host.stage == Stage.TODO:
         if not back and host_is(status, LACKS, BROKEN):
@@ -398,8 +400,8 @@ def host_step(  # noqa: PLR0911 - one row per status
     if status == _MAINTENANCE:
         if host.stage in Stage.IN_PLAY or host.ours:
             return leave(host)
-        left = Stage.LEFT if done == Stage.DONE else done
-        return mark(host, left, "somebody else moved it to maintenance")
+        stays = Stage.LEFT if done == Stage.DONE else done
+        return mark(host, stays, "somebody else moved it to maintenance")
     if status == "non_operational" and back and host.stage != Stage.LEAVING:
         # Only maintenance unmounts what it has mounted with the new transport.
         return enter(host)
@@ -408,6 +410,20 @@ def host_step(  # noqa: PLR0911 - one row per status
     if coming or (started and status == "non_responsive"):
         return wait_out(host)
     return fail(host, _is(host, status))
+
+
+def _left(now: Snapshot, host: HostRecord) -> Optional[RunStep]:
+    """Return the next step of a host that has left the data center; None if it has not.
+    Its storage is another then, but a policy that was pushed is still there.
+    """
+    present = now.host(host)
+    if present is None:
+        return mark(host, Stage.DONE, REMOVED)
+    here = now.engine.center_of(present) == now.state.data_center
+    if here or (host.ours and present.status == _MAINTENANCE):
+        return None
+    policy = policy_step(now, host) if host.goal == BACK else None
+    return policy or mark(host, Stage.DONE, ELSEWHERE)
 
 
 def _mounts_step(now: Snapshot, host: HostRecord, done: str) -> RunStep:
@@ -485,9 +501,7 @@ def _somebody_elses(host: HostRecord, observed: Observation, loaded: str) -> str
 
 def _only_policy(now: Snapshot, host: HostRecord, stage: str, why: str = "") -> RunStep:
     """Return the next step of a host that only gets its policy, and its mark."""
-    if now.host(host) is None:
-        return mark(host, Stage.DONE, REMOVED)
-    return policy_step(now, host) or mark(host, stage, why)
+    return _left(now, host) or policy_step(now, host) or mark(host, stage, why)
 
 
 def _first(now: Snapshot, steps: Sequence[RunStep]) -> Optional[RunStep]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from engine_double import SimCluster, new_id
+from engine_double import SimCluster, SimDataCenter, new_id
 from support.engine.conversion_runs import (
     BATCH,
     EXPORT,
@@ -239,6 +239,56 @@ def test_an_offline_revert_that_is_refused_changes_nothing():
     assert not changed(site, before)
     site.world.domain("data1").leases = []
     assert revert(site).stage == Stage.REVERTED
+
+
+def to_another_data_center(site, name):
+    world = site.world
+    center = SimDataCenter(new_id("center 2"), "dc2")
+    cluster = SimCluster(new_id("cluster 2"), "cl2", center.id)
+    world.data_centers[center.id], world.clusters[cluster.id] = center, cluster
+    there = world.host(name)
+    there.cluster, there.mounts = cluster.id, {}
+    return there
+
+
+@BOTH
+def test_a_host_that_is_in_another_data_center_now_gets_only_its_policy_back(request_):
+    site = site_of()
+    assert convert(site, request_).stage == Stage.CONVERTED
+    there = to_another_data_center(site, "host02")
+    calls = len(site.calls)
+    state = revert(site)
+    assert state.stage == Stage.REVERTED, state.why
+    assert there.policy_text == ""
+    assert {"host02", "cl2"}.isdisjoint(c.subject for c in site.calls[calls:])
+    assert state.host("host02").why == "it is in another data center now"
+
+
+@BOTH
+def test_a_conversion_is_resumed_without_a_host_that_is_in_another_data_center(
+    request_,
+):
+    site = site_of()
+    site.meanwhile["push"] = site.die
+    with pytest.raises(Killed):
+        convert(site, request_)
+    there = to_another_data_center(site, "host02")
+    state = resume(site)
+    assert state.stage == Stage.CONVERTED, state.why
+    assert (there.status, there.policy_text) == ("up", "")
+    assert {"host02", "cl2"}.isdisjoint(call.subject for call in site.calls)
+
+
+def test_maintenance_that_a_run_began_is_ended_in_another_data_center_too():
+    site = site_of()
+    site.meanwhile["perform activating host02"] = site.die
+    with pytest.raises(Killed):
+        convert(site)
+    there = to_another_data_center(site, "host02")
+    site.alive()
+    assert revert(site).stage == Stage.REVERTED
+    site.world.settle()
+    assert (there.status, there.policy_text) == ("up", "")
 
 
 def to_maintenance(site, name="data1"):
