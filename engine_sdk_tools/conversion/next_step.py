@@ -281,12 +281,12 @@ def wait_domain(state: ConversionState, domain: DomainRecord, *until: str) -> Ru
 # Change the stage.
 
 
-def failed(state: ConversionState, step: RunStep, why: str) -> ConversionState:
+def failed(now: Snapshot, step: RunStep, why: str) -> ConversionState:
     """Return the state after ``step``, of a host or domain, has failed: a conversion is
     rolled back, rolling on the hosts in progress, offline on all. A failure on the way
     back is recorded, and the other hosts continue.
     """
-    subject = step.subject
+    state, subject = now.state, step.subject
     host = None if step.of_domain else state.host(subject)
     if state.stage == Stage.CONVERTING:
         state = replace(state, stage=Stage.UNDOING, why=why, doing="")
@@ -301,7 +301,10 @@ def failed(state: ConversionState, step: RunStep, why: str) -> ConversionState:
         return state.with_host(subject, why=why) if host else state
     reasons = state.why
     if host is not None:
-        state = state.with_host(subject, stage=Stage.FAILED, why=why)
+        # Others may move a host that is up to maintenance later. The engine may still
+        # do what was asked of it.
+        ours = host.ours and (now.status(host) != UP or step.kind == Kind.ENTER)
+        state = state.with_host(subject, stage=Stage.FAILED, why=why, ours=ours)
     if why not in reasons:
         reasons = f"{reasons.rstrip('.')}; {why}" if reasons else why
     # No host can continue without the domain.
@@ -766,7 +769,7 @@ def imagined(now: Snapshot) -> Iterator[RunStep]:
                 yield RunStep(Kind.END_UPGRADE, str(call.subject), call.doing, call)
             return
         if step.kind == Kind.FAIL:
-            now = replace(now, state=failed(now.state, step, step.why))
+            now = replace(now, state=failed(now, step, step.why))
         elif step.kind == Kind.MARK:
             now = replace(now, state=marked(now.state, step))
         else:

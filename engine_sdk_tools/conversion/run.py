@@ -581,7 +581,7 @@ class ConversionRun(HostsRun):
             self.unmarked.add(step.subject)
             return
         before = self.state.stage
-        self.state = failed(self.state, step, why)
+        self.state = failed(self._now, step, why)
         if before == Stage.CONVERTING:
             self.observations.clear()
             what = "heal" if self.state.kind == HEAL else "conversion"

@@ -15,6 +15,7 @@ from support.engine.conversion_runs import (
     OFFLINE,
     ROLLING,
     StepCounter,
+    after,
     changed,
     convert,
     everything,
@@ -337,6 +338,21 @@ def test_a_domain_that_is_active_and_one_in_maintenance_are_converted_together()
     assert planned(site, OFFLINE, "data1", "data2").steps == ()
     assert revert(site).stage == Stage.REVERTED
     assert not changed(site, before)
+
+
+def test_a_host_that_came_up_and_failed_is_not_activated_for_somebody_else():
+    site = site_of()
+    state = planned(site, replace(ROLLING, rule="prefer-rdma")).state
+    there = site.world.host("host02")
+    there.rdma_ready = False
+    after(site, "host02", "activate", lambda: site.pushes_fail.add("host02"))
+    state = run(site, state)
+    assert state.stage == Stage.STOPPED
+    assert there.status == "up"
+    site.pushes_fail.clear()
+    away(site, "host02")
+    assert revert(site).stage == Stage.REVERTED
+    assert there.status == "maintenance"
 
 
 # -- refused in advance
