@@ -284,7 +284,7 @@ def wait_domain(state: ConversionState, domain: DomainRecord, *until: str) -> Ru
 def failed(now: Snapshot, step: RunStep, why: str) -> ConversionState:
     """Return the state after ``step``, of a host or domain, has failed: a conversion is
     rolled back, rolling on the hosts in progress, offline on all. A failure on the way
-    back is recorded, and the other hosts continue.
+    back is recorded, and the other hosts continue; offline, the domains are activated.
     """
     state, subject = now.state, step.subject
     host = None if step.of_domain else state.host(subject)
@@ -305,10 +305,15 @@ def failed(now: Snapshot, step: RunStep, why: str) -> ConversionState:
         # do what was asked of it.
         ours = host.ours and (now.status(host) != UP or step.kind == Kind.ENTER)
         state = state.with_host(subject, stage=Stage.FAILED, why=why, ours=ours)
+    elif not state.request.rolling:
+        last = _ACTIVE in step.until[:1]
+        stage = Stage.LEFT if last else Stage.FAILED
+        state = state.with_domain(subject, stage=stage)
     if why not in reasons:
         reasons = f"{reasons.rstrip('.')}; {why}" if reasons else why
     # No host can continue without the domain.
-    stage = state.stage if host else Stage.STOPPED
+    ends = host is None and state.request.rolling
+    stage = Stage.STOPPED if ends else state.stage
     return replace(state, why=reasons, doing="", stage=stage)
 
 
@@ -341,12 +346,17 @@ def finished(state: ConversionState) -> ConversionState:
     state = replace(state, doing="")
     if state.stage == Stage.CONVERTING:
         return replace(state, stage=Stage.CONVERTED)
-    if any(h.stage == Stage.FAILED for h in state.hosts):
+    if _stops(state) or any(h.stage == Stage.FAILED for h in state.hosts):
         return replace(state, stage=Stage.STOPPED)
     if state.stage == Stage.REVERTING:
         return replace(state, stage=Stage.REVERTED)
     over = not state.request.rolling or not _keeps_some(state)
     return replace(state, stage=Stage.ROLLED_BACK if over else Stage.STOPPED)
+
+
+def _stops(state: ConversionState) -> bool:
+    """Whether an offline conversion cannot go on for a domain on its way back."""
+    return any(d.stage in (Stage.FAILED, Stage.LEFT) for d in state.domains)
 
 
 def _keeps_some(state: ConversionState) -> bool:
@@ -539,6 +549,8 @@ def _rolling(state: ConversionState) -> Sequence[_Phase]:
 
 
 def _offline(state: ConversionState) -> Sequence[_Phase]:
+    if _stops(state):
+        return [_open]
     # On the way back, because after a refused deactivation nothing has changed.
     first = [_close, _policies] if state.undoes else [_policies, _close]
     return [*first, _unmounted, _rows, _open, _proven]
@@ -701,12 +713,16 @@ def _open(now: Snapshot) -> Optional[RunStep]:
     """Activate the domains, the master first."""
     for domain in sorted(now.state.domains, key=lambda d: not d.master):
         status = now.status(domain)
-        if domain.stage in (Stage.DONE, Stage.GONE):
+        if domain.stage in (Stage.DONE, Stage.GONE, Stage.LEFT):
             continue
-        if status == _ACTIVE or not _was_active(domain):
+        over = status == _ACTIVE or not _was_active(domain)
+        if domain.stage == Stage.FAILED and (over or status in ("inactive", "unknown")):
+            continue
+        if over:
             return mark(domain, Stage.DONE)
         if status == _MAINTENANCE:
-            return activate(now.state, domain)
+            step = activate(now.state, domain)
+            return replace(step, before="") if domain.stage == Stage.FAILED else step
         if status in ("inactive", "unknown") and domain.stage == Stage.LEAVING:
             return fail(domain, f"{domain.name} is {status}, not active")
         return wait_domain(now.state, domain, _ACTIVE, "inactive", _MAINTENANCE)

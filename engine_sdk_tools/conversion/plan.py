@@ -253,10 +253,16 @@ def _is_changed(host: HostRecord) -> bool:
 
 
 def plan_revert(
-    state: ConversionState, engine: Engine, reports: Reports
+    state: ConversionState,
+    engine: Engine,
+    reports: Reports,
+    users: Optional[Mapping[str, Sequence[str]]] = None,
 ) -> ConversionPlan:
-    """Plan the revert to the baseline of ``state``."""
+    """Plan the revert to the baseline of ``state``; ``users`` as in plan_convert.
+    Raises ChecksFailed if a domain in use would go down, and none is yet.
+    """
     state = renamed(state, engine)
+    users = {} if users is None or state.stage in Stage.UNDER_WAY else users
     here = ordered(engine.hosts_of(state.data_center))
     observations = observe(here, reports, state.domains)
     known = {host.id for host in state.hosts}
@@ -276,6 +282,9 @@ def plan_revert(
         )
     state = reverting(_with_those_converted_since(state, observations))
     steps = steps_of(Snapshot(state, engine, observations))
+    going = [s.subject for s in steps if s.of_domain and s.before == Stage.ENTERING]
+    using = [(name, users[name]) for name in going if users.get(name)]
+    check([model.in_use(*one, "or move their disks") for one in using])
     return ConversionPlan(state, steps, tuple(warnings), observations)
 
 
@@ -645,6 +654,8 @@ def sentence(state: ConversionState) -> str:
     if state.stage == Stage.REVERTED:
         return f"{title} {verb} mounted as before"
     why = f": {state.why.rstrip('.')}" if state.why else ""
+    if state.stage == Stage.STOPPED:
+        why += "".join(f"; {line}" for line in _not_back(state))
     if state.stage == Stage.ROLLED_BACK and state.kind == HEAL:
         return f"{title} failed and was rolled back{why}"
     if state.stage == Stage.ROLLED_BACK:
@@ -667,14 +678,21 @@ def _proven(state: ConversionState) -> bool:
 
 def interrupted_lines(state: ConversionState) -> list[str]:
     """Return sentences about an interrupted run: where it is, and how to resume it."""
-    lines = []
-    hosts = [host.name for host in state.hosts if host.ours]
-    down = [d.name for d in state.domains if d.stage == Stage.ENTERING]
-    for names in filter(None, (hosts, down)):
-        verb = "is" if len(names) == 1 else "are"
-        shown = ", ".join(names)
-        lines.append(f"{shown} {verb} in maintenance for this run, or on the way there")
     how = f"the run is paused; resume it with '{command_of(state)}'"
     if state.kind != HEAL and state.stage != Stage.REVERTING:
         how += f", or revert it with '{revert_command_of(state)}'"
-    return [*lines, how]
+    return [*_not_back(state), how]
+
+
+def _not_back(state: ConversionState) -> list[str]:
+    """Return sentences about the hosts and domains that may be in maintenance."""
+    lines = []
+    hosts = [host.name for host in state.hosts if host.ours]
+    down = [d.name for d in state.domains if d.stage in (Stage.ENTERING, Stage.LEFT)]
+    for names in filter(None, (hosts, down)):
+        verb = "is" if len(names) == 1 else "are"
+        shown = ", ".join(names)
+        lines.append(
+            f"{shown} {verb} in maintenance for this run, or on the way there or back"
+        )
+    return lines

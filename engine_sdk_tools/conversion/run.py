@@ -590,7 +590,7 @@ class ConversionRun(HostsRun):
             then = "is rolled back" if turns else "stops here"
             self.listener.note(f"{why.rstrip('.')}; the {what} {then}")
             self._plan()
-        elif self.state.stage == Stage.STOPPED:
+        elif step.of_domain:
             self.listener.note(why)
         self.save(self.state)
 

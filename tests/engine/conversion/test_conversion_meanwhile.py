@@ -31,8 +31,13 @@ from support.engine.conversion_site import Killed, digest_of, engine_of
 from support.engine.policy_files import joined, split
 from support.problems import problem
 
+from ovirt_rdma.engine_sdk_tools.api.request import CONFLICT, EngineProblem
 from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionRequest, Stage
-from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_revert
+from ovirt_rdma.engine_sdk_tools.conversion.plan import (
+    plan_convert,
+    plan_revert,
+    sentence,
+)
 from ovirt_rdma.engine_sdk_tools.model import status_words
 
 pytestmark = pytest.mark.engine
@@ -340,6 +345,54 @@ def test_a_domain_that_is_active_and_one_in_maintenance_are_converted_together()
     assert not changed(site, before)
 
 
+def two_offline(site):
+    return convert(site, OFFLINE, "data1", "data2")
+
+
+def test_an_offline_revert_that_is_refused_half_way_activates_what_went_down():
+    site = site_of(domains=("data1", "data2"))
+    assert two_offline(site).stage == Stage.CONVERTED
+    before = everything(site)
+    master = next(d.name for d in site.stored.domains if d.master)
+    site.world.domain(master).running_vms = ["vm7"]
+    state = revert(site)
+    assert (state.stage, "virtual machines" in state.why) == (Stage.STOPPED, True)
+    assert [c.method for c in site.calls[-2:]] == ["deactivate", "activate"]
+    assert not changed(site, before)
+    site.world.domain(master).running_vms = []
+    assert revert(site).stage == Stage.REVERTED
+
+
+def test_an_offline_revert_of_a_domain_in_use_is_refused():
+    site = site_of()
+    assert convert(site, OFFLINE).stage == Stage.CONVERTED
+    site.world.domain("data1").running_vms = ["vm7"]
+    with problem("checks-failed", "data1 is in use", "vm7") as caught:
+        plan_revert(site.stored, engine_of(site), reports(site), {"data1": ["vm7"]})
+    assert [reason.id for reason in caught.value.reasons] == ["domain-in-use"]
+
+
+def test_a_domain_that_cannot_be_activated_keeps_no_other_one_down():
+    site = site_of(domains=("data1", "data2"))
+    perform = site.perform
+
+    def refused(call, **more):
+        if (call.subject, call.method) == ("data1", "activate"):
+            raise EngineProblem("id", call.doing, "no host can mount it", CONFLICT)
+        return perform(call, **more)
+
+    site.perform = refused
+    state = two_offline(site)
+    site.world.settle()
+    assert state.stage == Stage.STOPPED
+    assert site.world.domain("data2").status == "active"
+    assert "; data1 is in maintenance for this run" in sentence(state)
+    site.perform = perform
+    assert revert(site).stage == Stage.REVERTED
+    site.world.settle()
+    assert site.world.domain("data1").status == "active"
+
+
 def test_a_host_that_came_up_and_failed_is_not_activated_for_somebody_else():
     site = site_of()
     state = planned(site, replace(ROLLING, rule="prefer-rdma")).state
@@ -349,10 +402,27 @@ def test_a_host_that_came_up_and_failed_is_not_activated_for_somebody_else():
     state = run(site, state)
     assert state.stage == Stage.STOPPED
     assert there.status == "up"
+    assert "in maintenance" not in sentence(state)
     site.pushes_fail.clear()
     away(site, "host02")
     assert revert(site).stage == Stage.REVERTED
     assert there.status == "maintenance"
+
+
+def test_a_run_that_stops_names_the_host_that_is_still_in_maintenance():
+    site = site_of()
+    site.meanwhile["perform activating host02"] = site.die
+    with pytest.raises(Killed):
+        convert(site)
+    site.alive()
+    site.pushes_fail.add("host02")
+    state = revert(site)
+    assert state.stage == Stage.STOPPED
+    assert "; host02 is in maintenance for this run" in sentence(state)
+    site.pushes_fail.clear()
+    assert revert(site).stage == Stage.REVERTED
+    site.world.settle()
+    assert site.world.host("host02").status == "up"
 
 
 # -- refused in advance
