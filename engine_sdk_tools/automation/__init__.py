@@ -425,7 +425,10 @@ class RdmaEngine:
                 return state
             state = state.with_batch(batch)
             reports = self._stream(engine.hosts_of(center))
-            plan = conversions.plan_revert(state, engine, reports)
+            ids = {one.id for one in state.domains}
+            its = [d for d in engine.domains if d.id in ids and d.status == "active"]
+            users = {} if state.request.rolling else running_on(self.session, its)
+            plan = conversions.plan_revert(state, engine, reports, users)
             return self._carried_out(plan, approve, lock)
 
     def heal(

@@ -68,6 +68,9 @@ from ovirt_rdma.storage.readiness import NOT_READY, local_steps
 UNPROVEN = "unproven"
 _PROVEN = (RDMA, TCP)
 UP = "up"
+# The engine lets a host that is activated mount only domains with these statuses
+# (ConnectHostToStoragePoolServerCommandBase.java:53-63).
+MOUNTED = ("active", "inactive", "unknown")
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,10 @@ class Snapshot:
         """Whether a host was up at the start, or is up now."""
         return UP in (host.found, self.status(host))
 
+    def is_mounted(self, domain: DomainRecord) -> bool:
+        """Whether hosts that are up mount the domain now."""
+        return self.status(domain) in MOUNTED
+
     def is_spm(self, record: HostRecord) -> bool:
         """Whether the host is the SPM now."""
         host = self.host(record)
@@ -172,14 +179,13 @@ def _wanted(
     return only if only in _PROVEN else None
 
 
-def unlike(
-    state: ConversionState, host: HostRecord, observed: Observation
-) -> tuple[str, ...]:
+def unlike(now: Snapshot, host: HostRecord, observed: Observation) -> tuple[str, ...]:
     """Return a sentence per mount of ``host`` that is not as it should be."""
     wrong = []
-    for export, wanted in wanted_transports(state, host).items():
+    mounted = {str(d.export) for d in now.state.domains if now.is_mounted(d)}
+    for export, wanted in wanted_transports(now.state, host).items():
         transport = observed.transports.get(export)
-        if wanted is None or transport == wanted:
+        if wanted in (None, transport) or not (transport or export in mounted):
             continue
         if transport is None:
             wrong.append(f"{export} is not mounted")

@@ -91,6 +91,7 @@ class Stage:
     LEAVING = "leaving"
     DONE = "done"
     # The host is in maintenance, or is not up, and stays so; its policy is in place.
+    # The domain could not be activated.
     LEFT = "left"
     FAILED = "failed"
     # Of a domain, on the way back: it was removed meanwhile; the others continue.
@@ -607,13 +608,20 @@ def domain_offenders(
         text = f"{domain.name} is {domain_status(engine, domain)}{wrong}"
         yield Sentence("domain-not-active", text)
     if not request.rolling and status == "active" and users:
-        yield Sentence(
-            "domain-in-use",
-            f"{domain.name} is in use by running virtual machines: "
-            f"{', '.join(users)}; stop them, move their disks, or use --rolling",
-        )
+        yield in_use(domain.name, users, "move their disks, or use --rolling")
     for problem in engine_problems(options):
         yield Sentence("mount-options-refused", f"{domain.name}: {problem}")
+
+
+def in_use(name: str, users: Sequence[str], otherwise: str) -> Sentence:
+    """Return the objection that virtual machines run on a domain that goes down; what
+    can be done ``otherwise`` than to stop them.
+    """
+    return Sentence(
+        "domain-in-use",
+        f"{name} is in use by running virtual machines: {', '.join(users)}; stop "
+        f"them, {otherwise}",
+    )
 
 
 def fleet_offenders(

@@ -281,12 +281,12 @@ def wait_domain(state: ConversionState, domain: DomainRecord, *until: str) -> Ru
 # Change the stage.
 
 
-def failed(state: ConversionState, step: RunStep, why: str) -> ConversionState:
+def failed(now: Snapshot, step: RunStep, why: str) -> ConversionState:
     """Return the state after ``step``, of a host or domain, has failed: a conversion is
     rolled back, rolling on the hosts in progress, offline on all. A failure on the way
-    back is recorded, and the other hosts continue.
+    back is recorded, and the other hosts continue; offline, the domains are activated.
     """
-    subject = step.subject
+    state, subject = now.state, step.subject
     host = None if step.of_domain else state.host(subject)
     if state.stage == Stage.CONVERTING:
         state = replace(state, stage=Stage.UNDOING, why=why, doing="")
@@ -301,11 +301,19 @@ def failed(state: ConversionState, step: RunStep, why: str) -> ConversionState:
         return state.with_host(subject, why=why) if host else state
     reasons = state.why
     if host is not None:
-        state = state.with_host(subject, stage=Stage.FAILED, why=why)
+        # Others may move a host that is up to maintenance later. The engine may still
+        # do what was asked of it.
+        ours = host.ours and (now.status(host) != UP or step.kind == Kind.ENTER)
+        state = state.with_host(subject, stage=Stage.FAILED, why=why, ours=ours)
+    elif not state.request.rolling:
+        last = _ACTIVE in step.until[:1]
+        stage = Stage.LEFT if last else Stage.FAILED
+        state = state.with_domain(subject, stage=stage)
     if why not in reasons:
         reasons = f"{reasons.rstrip('.')}; {why}" if reasons else why
     # No host can continue without the domain.
-    stage = state.stage if host else Stage.STOPPED
+    ends = host is None and state.request.rolling
+    stage = Stage.STOPPED if ends else state.stage
     return replace(state, why=reasons, doing="", stage=stage)
 
 
@@ -338,12 +346,17 @@ def finished(state: ConversionState) -> ConversionState:
     state = replace(state, doing="")
     if state.stage == Stage.CONVERTING:
         return replace(state, stage=Stage.CONVERTED)
-    if any(h.stage == Stage.FAILED for h in state.hosts):
+    if _stops(state) or any(h.stage == Stage.FAILED for h in state.hosts):
         return replace(state, stage=Stage.STOPPED)
     if state.stage == Stage.REVERTING:
         return replace(state, stage=Stage.REVERTED)
     over = not state.request.rolling or not _keeps_some(state)
     return replace(state, stage=Stage.ROLLED_BACK if over else Stage.STOPPED)
+
+
+def _stops(state: ConversionState) -> bool:
+    """Whether an offline conversion cannot go on for a domain on its way back."""
+    return any(d.stage in (Stage.FAILED, Stage.LEFT) for d in state.domains)
 
 
 def _keeps_some(state: ConversionState) -> bool:
@@ -365,6 +378,7 @@ def all_back(state: ConversionState) -> ConversionState:
 
 # Why there is nothing to do for a host.
 REMOVED = "it is no longer in the engine"
+ELSEWHERE = "it is in another data center now"
 
 
 def host_step(  # noqa: PLR0911 - one row per status
@@ -374,8 +388,9 @@ def host_step(  # noqa: PLR0911 - one row per status
     its last stage; with UNMOUNTED nothing is mounted on it then. Offline, it is not
     remounted.
     """
-    if now.host(host) is None:
-        return mark(host, Stage.DONE, REMOVED)
+    left = _left(now, host)
+    if left is not None:
+        return left
     status, back = now.status(host), host.goal == BACK
     if host.stage == Stage.TODO:
         if not back and host_is(status, LACKS, BROKEN):
@@ -398,8 +413,8 @@ def host_step(  # noqa: PLR0911 - one row per status
     if status == _MAINTENANCE:
         if host.stage in Stage.IN_PLAY or host.ours:
             return leave(host)
-        left = Stage.LEFT if done == Stage.DONE else done
-        return mark(host, left, "somebody else moved it to maintenance")
+        stays = Stage.LEFT if done == Stage.DONE else done
+        return mark(host, stays, "somebody else moved it to maintenance")
     if status == "non_operational" and back and host.stage != Stage.LEAVING:
         # Only maintenance unmounts what it has mounted with the new transport.
         return enter(host)
@@ -408,6 +423,20 @@ def host_step(  # noqa: PLR0911 - one row per status
     if coming or (started and status == "non_responsive"):
         return wait_out(host)
     return fail(host, _is(host, status))
+
+
+def _left(now: Snapshot, host: HostRecord) -> Optional[RunStep]:
+    """Return the next step of a host that has left the data center; None if it has not.
+    Its storage is another then, but a policy that was pushed is still there.
+    """
+    present = now.host(host)
+    if present is None:
+        return mark(host, Stage.DONE, REMOVED)
+    here = now.engine.center_of(present) == now.state.data_center
+    if here or (host.ours and present.status == _MAINTENANCE):
+        return None
+    policy = policy_step(now, host) if host.goal == BACK else None
+    return policy or mark(host, Stage.DONE, ELSEWHERE)
 
 
 def _mounts_step(now: Snapshot, host: HostRecord, done: str) -> RunStep:
@@ -421,7 +450,7 @@ def _mounts_step(now: Snapshot, host: HostRecord, done: str) -> RunStep:
     observed = now.observations.get(host.name)
     if observed is None or observed.problem:
         return _ask(host, observed)
-    wrong = unlike(now.state, host, observed)
+    wrong = unlike(now, host, observed)
     if done == Stage.UNMOUNTED:
         wrong = tuple(f"{export} is still mounted" for export in observed.transports)
     if not wrong:
@@ -485,9 +514,7 @@ def _somebody_elses(host: HostRecord, observed: Observation, loaded: str) -> str
 
 def _only_policy(now: Snapshot, host: HostRecord, stage: str, why: str = "") -> RunStep:
     """Return the next step of a host that only gets its policy, and its mark."""
-    if now.host(host) is None:
-        return mark(host, Stage.DONE, REMOVED)
-    return policy_step(now, host) or mark(host, stage, why)
+    return _left(now, host) or policy_step(now, host) or mark(host, stage, why)
 
 
 def _first(now: Snapshot, steps: Sequence[RunStep]) -> Optional[RunStep]:
@@ -522,6 +549,8 @@ def _rolling(state: ConversionState) -> Sequence[_Phase]:
 
 
 def _offline(state: ConversionState) -> Sequence[_Phase]:
+    if _stops(state):
+        return [_open]
     # On the way back, because after a refused deactivation nothing has changed.
     first = [_close, _policies] if state.undoes else [_policies, _close]
     return [*first, _unmounted, _rows, _open, _proven]
@@ -684,12 +713,16 @@ def _open(now: Snapshot) -> Optional[RunStep]:
     """Activate the domains, the master first."""
     for domain in sorted(now.state.domains, key=lambda d: not d.master):
         status = now.status(domain)
-        if domain.stage in (Stage.DONE, Stage.GONE):
+        if domain.stage in (Stage.DONE, Stage.GONE, Stage.LEFT):
             continue
-        if status == _ACTIVE or not _was_active(domain):
+        over = status == _ACTIVE or not _was_active(domain)
+        if domain.stage == Stage.FAILED and (over or status in ("inactive", "unknown")):
+            continue
+        if over:
             return mark(domain, Stage.DONE)
         if status == _MAINTENANCE:
-            return activate(now.state, domain)
+            step = activate(now.state, domain)
+            return replace(step, before="") if domain.stage == Stage.FAILED else step
         if status in ("inactive", "unknown") and domain.stage == Stage.LEAVING:
             return fail(domain, f"{domain.name} is {status}, not active")
         return wait_domain(now.state, domain, _ACTIVE, "inactive", _MAINTENANCE)
@@ -752,7 +785,7 @@ def imagined(now: Snapshot) -> Iterator[RunStep]:
                 yield RunStep(Kind.END_UPGRADE, str(call.subject), call.doing, call)
             return
         if step.kind == Kind.FAIL:
-            now = replace(now, state=failed(now.state, step, step.why))
+            now = replace(now, state=failed(now, step, step.why))
         elif step.kind == Kind.MARK:
             now = replace(now, state=marked(now.state, step))
         else:

@@ -16,6 +16,7 @@ from typing import Any, Optional
 
 from ovirt_rdma.engine_sdk_tools.conversion import model
 from ovirt_rdma.engine_sdk_tools.conversion.fleet import (
+    MOUNTED,
     UNPROVEN,
     Observation,
     ReportedHost,
@@ -187,8 +188,8 @@ def _with_hosts_now(
         and (state.stage == Stage.CONVERTING or _is_changed(host))
     }
     # A domain that was removed meanwhile is not checked.
-    ids = [d.id for d in engine.domains if d.data_center == state.data_center]
-    here = [domain for domain in state.domains if domain.id in ids]
+    its = {d.id: d for d in engine.domains if d.data_center == state.data_center}
+    here = [domain for domain in state.domains if domain.id in its]
     fleet = of_each(
         hosts, reports, lambda seen: seen.started(state.domains, request, here)
     )
@@ -208,6 +209,10 @@ def _with_hosts_now(
     ]
     if request.rolling:
         offenders += model.upgrade_offenders(engine.clusters, hosts)
+        for domain in (its[record.id] for record in here):
+            # An unknown status is usual while the SPM moves.
+            if domain.status not in MOUNTED:
+                offenders += model.domain_offenders(engine, domain, request, "", ())
     check([*offenders, *(why for one in new for why in one.objections)])
     observed = {name: one.observed for name, one in fleet.items()}
     before = {host.id: host for host in (*state.former, *state.hosts)}
@@ -251,10 +256,16 @@ def _is_changed(host: HostRecord) -> bool:
 
 
 def plan_revert(
-    state: ConversionState, engine: Engine, reports: Reports
+    state: ConversionState,
+    engine: Engine,
+    reports: Reports,
+    users: Optional[Mapping[str, Sequence[str]]] = None,
 ) -> ConversionPlan:
-    """Plan the revert to the baseline of ``state``."""
+    """Plan the revert to the baseline of ``state``; ``users`` as in plan_convert.
+    Raises ChecksFailed if a domain in use would go down, and none is yet.
+    """
     state = renamed(state, engine)
+    users = {} if users is None or state.stage in Stage.UNDER_WAY else users
     here = ordered(engine.hosts_of(state.data_center))
     observations = observe(here, reports, state.domains)
     known = {host.id for host in state.hosts}
@@ -274,6 +285,9 @@ def plan_revert(
         )
     state = reverting(_with_those_converted_since(state, observations))
     steps = steps_of(Snapshot(state, engine, observations))
+    going = [s.subject for s in steps if s.of_domain and s.before == Stage.ENTERING]
+    using = [(name, users[name]) for name in going if users.get(name)]
+    check([model.in_use(*one, "or move their disks") for one in using])
     return ConversionPlan(state, steps, tuple(warnings), observations)
 
 
@@ -312,7 +326,7 @@ def _is_so(now: Snapshot) -> bool:
         observed = now.observations.get(host.name, Observation())
         if policy_step(now, host) is not None:
             return False
-        wrong = observed.problem or unlike(now.state, host, observed)
+        wrong = observed.problem or unlike(now, host, observed)
         if host.found == "up" and wrong:
             return False
     return True
@@ -449,12 +463,17 @@ def renamed(state: ConversionState, engine: Engine) -> ConversionState:
     """Return the state with the present names of hosts and domains."""
     present: tuple[Any, ...] = (*engine.hosts, *engine.domains)
     names = {one.id: one.name for one in present}
+    # Records are addressed by name, and a new host may have that of a removed one.
+    taken = {host.name: f"{host.name} (removed)" for host in engine.hosts}
 
-    def now(records: Iterable[Any]) -> tuple[Any, ...]:
-        return tuple(replace(r, name=names.get(r.id, r.name)) for r in records)
+    def now(records: Iterable[Any], taken: Mapping[str, str]) -> tuple[Any, ...]:
+        return tuple(
+            replace(r, name=names.get(r.id) or taken.get(r.name, r.name))
+            for r in records
+        )
 
-    hosts, former = now(state.hosts), now(state.former)
-    return replace(state, hosts=hosts, former=former, domains=now(state.domains))
+    hosts, former = now(state.hosts, taken), now(state.former, taken)
+    return replace(state, hosts=hosts, former=former, domains=now(state.domains, {}))
 
 
 def resumed(state: ConversionState) -> ConversionState:
@@ -663,6 +682,8 @@ def sentence(state: ConversionState) -> str:
     if state.stage == Stage.REVERTED:
         return f"{title} {verb} mounted as before"
     why = f": {state.why.rstrip('.')}" if state.why else ""
+    if state.stage == Stage.STOPPED:
+        why += "".join(f"; {line}" for line in _not_back(state))
     if state.stage == Stage.ROLLED_BACK and state.kind == HEAL:
         return f"{title} failed and was rolled back{why}"
     if state.stage == Stage.ROLLED_BACK:
@@ -685,14 +706,21 @@ def _proven(state: ConversionState) -> bool:
 
 def interrupted_lines(state: ConversionState) -> list[str]:
     """Return sentences about an interrupted run: where it is, and how to resume it."""
-    lines = []
-    hosts = [host.name for host in state.hosts if host.ours]
-    down = [d.name for d in state.domains if d.stage == Stage.ENTERING]
-    for names in filter(None, (hosts, down)):
-        verb = "is" if len(names) == 1 else "are"
-        shown = ", ".join(names)
-        lines.append(f"{shown} {verb} in maintenance for this run, or on the way there")
     how = f"the run is paused; resume it with '{command_of(state)}'"
     if state.kind != HEAL and state.stage != Stage.REVERTING:
         how += f", or revert it with '{revert_command_of(state)}'"
-    return [*lines, how]
+    return [*_not_back(state), how]
+
+
+def _not_back(state: ConversionState) -> list[str]:
+    """Return sentences about the hosts and domains that may be in maintenance."""
+    lines = []
+    hosts = [host.name for host in state.hosts if host.ours]
+    down = [d.name for d in state.domains if d.stage in (Stage.ENTERING, Stage.LEFT)]
+    for names in filter(None, (hosts, down)):
+        verb = "is" if len(names) == 1 else "are"
+        shown = ", ".join(names)
+        lines.append(
+            f"{shown} {verb} in maintenance for this run, or on the way there or back"
+        )
+    return lines

@@ -581,7 +581,7 @@ class ConversionRun(HostsRun):
             self.unmarked.add(step.subject)
             return
         before = self.state.stage
-        self.state = failed(self.state, step, why)
+        self.state = failed(self._now, step, why)
         if before == Stage.CONVERTING:
             self.observations.clear()
             what = "heal" if self.state.kind == HEAL else "conversion"
@@ -590,7 +590,7 @@ class ConversionRun(HostsRun):
             then = "is rolled back" if turns else "stops here"
             self.listener.note(f"{why.rstrip('.')}; the {what} {then}")
             self._plan()
-        elif self.state.stage == Stage.STOPPED:
+        elif step.of_domain:
             self.listener.note(why)
         self.save(self.state)
 

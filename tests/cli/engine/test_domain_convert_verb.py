@@ -124,6 +124,10 @@ def test_offline(site):
     done = made.run(*words, "--allow-datacenter-down", "--no-job")
     assert done.code == 0, done
     assert set(made.transports()) == {"rdma"}
+    made.world.domain("data1").running_vms = ["vm1"]
+    back = ("domain", "revert", "data1", "-y")
+    made.run(*back).refused(3, "data1 is in use by running virtual machines: vm1")
+    assert made.world.domain("data1").status == "active"
 
 
 def test_some_hosts_done_some_not(site):

@@ -10,6 +10,7 @@ import contextlib
 from dataclasses import replace
 
 import pytest
+from engine_double import new_id
 from hypothesis import given
 from hypothesis import strategies as st
 from support.engine.conversion_runs import (
@@ -237,6 +238,37 @@ def test_a_host_that_is_in_another_data_center_meanwhile():
     assert again(site, ROLLING).stage == Stage.CONVERTED
     site.world.hosts[away.id] = away
     goes_back(site, before)
+
+
+def removed_and_added(site, name):
+    """Reinstall a host: the engine has another one of its name then."""
+    old = site.world.hosts.pop(site.world.host(name).id)
+    new = replace(old, id=new_id(f"{name} again"), policy_text="", more={})
+    comes(site, new)
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_a_host_that_was_removed_and_added_under_its_name_is_another(interrupted):
+    """Its trip is not over with the record of the one that was removed."""
+    site = site_of(hosts=4)
+    if interrupted:
+        site.meanwhile["perform activating host02"] = site.die
+        with pytest.raises(Killed):
+            convert(site)
+        removed_and_added(site, "host03")
+        state = resume(site)
+    else:
+        convert(site)
+        removed_and_added(site, "host03")
+        state = again(site, ROLLING)
+    assert state.stage == Stage.CONVERTED, state.why
+    assert set(transports(site).values()) == {"rdma"}
+    state = revert(site)
+    assert state.stage == Stage.REVERTED, state.why
+    assert set(transports(site).values()) == {"tcp"}
+    whys = {host.name: host.why for host in state.hosts}
+    assert whys["host03"] == ""
+    assert whys["host03 (removed)"] == "it is no longer in the engine"
 
 
 def test_a_host_that_the_second_one_had_not_reached_when_it_stopped():

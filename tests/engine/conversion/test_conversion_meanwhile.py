@@ -8,13 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from engine_double import SimCluster, new_id
+from engine_double import SimCluster, SimDataCenter, new_id
 from support.engine.conversion_runs import (
     BATCH,
     EXPORT,
     OFFLINE,
     ROLLING,
     StepCounter,
+    after,
     changed,
     convert,
     everything,
@@ -26,12 +27,17 @@ from support.engine.conversion_runs import (
     site_of,
     transports,
 )
-from support.engine.conversion_site import digest_of, engine_of
+from support.engine.conversion_site import Killed, digest_of, engine_of
 from support.engine.policy_files import joined, split
 from support.problems import problem
 
+from ovirt_rdma.engine_sdk_tools.api.request import CONFLICT, EngineProblem
 from ovirt_rdma.engine_sdk_tools.conversion.model import ConversionRequest, Stage
-from ovirt_rdma.engine_sdk_tools.conversion.plan import plan_convert, plan_revert
+from ovirt_rdma.engine_sdk_tools.conversion.plan import (
+    plan_convert,
+    plan_revert,
+    sentence,
+)
 from ovirt_rdma.engine_sdk_tools.model import status_words
 
 pytestmark = pytest.mark.engine
@@ -239,6 +245,184 @@ def test_an_offline_revert_that_is_refused_changes_nothing():
     assert not changed(site, before)
     site.world.domain("data1").leases = []
     assert revert(site).stage == Stage.REVERTED
+
+
+def to_another_data_center(site, name):
+    world = site.world
+    center = SimDataCenter(new_id("center 2"), "dc2")
+    cluster = SimCluster(new_id("cluster 2"), "cl2", center.id)
+    world.data_centers[center.id], world.clusters[cluster.id] = center, cluster
+    there = world.host(name)
+    there.cluster, there.mounts = cluster.id, {}
+    return there
+
+
+@BOTH
+def test_a_host_that_is_in_another_data_center_now_gets_only_its_policy_back(request_):
+    site = site_of()
+    assert convert(site, request_).stage == Stage.CONVERTED
+    there = to_another_data_center(site, "host02")
+    calls = len(site.calls)
+    state = revert(site)
+    assert state.stage == Stage.REVERTED, state.why
+    assert there.policy_text == ""
+    assert {"host02", "cl2"}.isdisjoint(c.subject for c in site.calls[calls:])
+    assert state.host("host02").why == "it is in another data center now"
+
+
+@BOTH
+def test_a_conversion_is_resumed_without_a_host_that_is_in_another_data_center(
+    request_,
+):
+    site = site_of()
+    site.meanwhile["push"] = site.die
+    with pytest.raises(Killed):
+        convert(site, request_)
+    there = to_another_data_center(site, "host02")
+    state = resume(site)
+    assert state.stage == Stage.CONVERTED, state.why
+    assert (there.status, there.policy_text) == ("up", "")
+    assert {"host02", "cl2"}.isdisjoint(call.subject for call in site.calls)
+
+
+def test_maintenance_that_a_run_began_is_ended_in_another_data_center_too():
+    site = site_of()
+    site.meanwhile["perform activating host02"] = site.die
+    with pytest.raises(Killed):
+        convert(site)
+    there = to_another_data_center(site, "host02")
+    site.alive()
+    assert revert(site).stage == Stage.REVERTED
+    site.world.settle()
+    assert (there.status, there.policy_text) == ("up", "")
+
+
+def to_maintenance(site, name="data1"):
+    domain = site.world.domain(name)
+    domain.status = "maintenance"
+    for host in site.world.hosts.values():
+        host.mounts.pop(site.world.connection_of(name).export)
+
+
+def test_a_revert_moves_no_host_for_a_domain_in_maintenance():
+    """It is mounted on none, and would not be after the maintenance of a host."""
+    site = site_of()
+    assert convert(site).stage == Stage.CONVERTED
+    to_maintenance(site)
+    site.calls.clear()
+    state = revert(site)
+    assert state.stage == Stage.REVERTED, state.why
+    assert [(call.subject, call.method) for call in site.calls] == [("data1", "update")]
+    assert {host.policy_text for host in site.world.hosts.values()} == {""}
+
+
+def test_a_conversion_is_not_resumed_for_a_domain_in_maintenance():
+    """No host would prove it."""
+    site = site_of()
+    site.kill_at = 9
+    with pytest.raises(Killed):
+        convert(site)
+    site.alive()
+    domain = site.world.domain("data1")
+    domain.status = "maintenance"
+    with problem("checks-failed", "data1 is in maintenance") as caught:
+        resume(site)
+    assert [reason.id for reason in caught.value.reasons] == ["domain-not-active"]
+    # As while the SPM moves.
+    domain.status = "unknown"
+    assert resume(site).stage == Stage.CONVERTED
+
+
+def test_a_domain_that_is_active_and_one_in_maintenance_are_converted_together():
+    site = site_of(domains=("data1", "data2"))
+    to_maintenance(site, "data2")
+    before = everything(site)
+    state = convert(site, OFFLINE, "data1", "data2")
+    assert state.stage == Stage.CONVERTED, state.why
+    assert set(transports(site).values()) == {"rdma"}
+    assert planned(site, OFFLINE, "data1", "data2").steps == ()
+    assert revert(site).stage == Stage.REVERTED
+    assert not changed(site, before)
+
+
+def two_offline(site):
+    return convert(site, OFFLINE, "data1", "data2")
+
+
+def test_an_offline_revert_that_is_refused_half_way_activates_what_went_down():
+    site = site_of(domains=("data1", "data2"))
+    assert two_offline(site).stage == Stage.CONVERTED
+    before = everything(site)
+    master = next(d.name for d in site.stored.domains if d.master)
+    site.world.domain(master).running_vms = ["vm7"]
+    state = revert(site)
+    assert (state.stage, "virtual machines" in state.why) == (Stage.STOPPED, True)
+    assert [c.method for c in site.calls[-2:]] == ["deactivate", "activate"]
+    assert not changed(site, before)
+    site.world.domain(master).running_vms = []
+    assert revert(site).stage == Stage.REVERTED
+
+
+def test_an_offline_revert_of_a_domain_in_use_is_refused():
+    site = site_of()
+    assert convert(site, OFFLINE).stage == Stage.CONVERTED
+    site.world.domain("data1").running_vms = ["vm7"]
+    with problem("checks-failed", "data1 is in use", "vm7") as caught:
+        plan_revert(site.stored, engine_of(site), reports(site), {"data1": ["vm7"]})
+    assert [reason.id for reason in caught.value.reasons] == ["domain-in-use"]
+
+
+def test_a_domain_that_cannot_be_activated_keeps_no_other_one_down():
+    site = site_of(domains=("data1", "data2"))
+    perform = site.perform
+
+    def refused(call, **more):
+        if (call.subject, call.method) == ("data1", "activate"):
+            raise EngineProblem("id", call.doing, "no host can mount it", CONFLICT)
+        return perform(call, **more)
+
+    site.perform = refused
+    state = two_offline(site)
+    site.world.settle()
+    assert state.stage == Stage.STOPPED
+    assert site.world.domain("data2").status == "active"
+    assert "; data1 is in maintenance for this run" in sentence(state)
+    site.perform = perform
+    assert revert(site).stage == Stage.REVERTED
+    site.world.settle()
+    assert site.world.domain("data1").status == "active"
+
+
+def test_a_host_that_came_up_and_failed_is_not_activated_for_somebody_else():
+    site = site_of()
+    state = planned(site, replace(ROLLING, rule="prefer-rdma")).state
+    there = site.world.host("host02")
+    there.rdma_ready = False
+    after(site, "host02", "activate", lambda: site.pushes_fail.add("host02"))
+    state = run(site, state)
+    assert state.stage == Stage.STOPPED
+    assert there.status == "up"
+    assert "in maintenance" not in sentence(state)
+    site.pushes_fail.clear()
+    away(site, "host02")
+    assert revert(site).stage == Stage.REVERTED
+    assert there.status == "maintenance"
+
+
+def test_a_run_that_stops_names_the_host_that_is_still_in_maintenance():
+    site = site_of()
+    site.meanwhile["perform activating host02"] = site.die
+    with pytest.raises(Killed):
+        convert(site)
+    site.alive()
+    site.pushes_fail.add("host02")
+    state = revert(site)
+    assert state.stage == Stage.STOPPED
+    assert "; host02 is in maintenance for this run" in sentence(state)
+    site.pushes_fail.clear()
+    assert revert(site).stage == Stage.REVERTED
+    site.world.settle()
+    assert site.world.host("host02").status == "up"
 
 
 # -- refused in advance

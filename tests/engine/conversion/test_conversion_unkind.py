@@ -374,12 +374,7 @@ def test_a_host_that_breaks_down_on_its_way_is_left_out_then():
 def test_a_host_that_was_begun_is_not_left_out(cut):
     """It would stay in maintenance, with the new policy."""
     site = site_of()
-
-    def kill():
-        site.dead = True
-        raise Killed
-
-    site.meanwhile[cut] = kill
+    site.meanwhile[cut] = site.die
     with pytest.raises(Killed):
         run(site, planned(site).state)
     site.alive()

@@ -93,6 +93,11 @@ class Site:
         self.kill_at = None
         self.dead = False
 
+    def die(self) -> None:
+        """Kill the run, as at ``kill_at``."""
+        self.dead = True
+        raise Killed
+
     def _check_alive(self) -> None:
         if self.dead:
             raise Killed
