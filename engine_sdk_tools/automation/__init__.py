@@ -595,7 +595,7 @@ class RdmaEngine:
         state: preparation.PreparationState,
     ) -> None:
         """Raise ChecksFailed if hosts that ``state`` will reinstall cannot go to
-        maintenance, as for a conversion. One that has moved some goes on.
+        maintenance, as for a conversion. One that has moved some continues.
         """
         moved = {record.id: record.batch for record in state.to_move}
         up = [host for host in present if host.status == "up"]

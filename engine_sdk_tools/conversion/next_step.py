@@ -355,7 +355,7 @@ def finished(state: ConversionState) -> ConversionState:
 
 
 def _stops(state: ConversionState) -> bool:
-    """Whether an offline conversion cannot go on for a domain on its way back."""
+    """Whether an offline conversion cannot continue for a domain on its way back."""
     return any(d.stage in (Stage.FAILED, Stage.LEFT) for d in state.domains)
 
 

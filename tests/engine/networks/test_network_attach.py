@@ -336,7 +336,7 @@ def test_an_answer_that_is_lost_is_looked_up_and_committed(session, double, way)
 
 
 def test_a_host_that_may_yet_change_is_not_as_before(session, double):
-    """The engine goes on with the request, and nothing of it shows yet."""
+    """The engine continues with the request, and nothing of it shows yet."""
     double.fail_next("POST", "/setupnetworks", DropConnection())
 
     result = attached(session)
