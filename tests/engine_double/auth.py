@@ -161,6 +161,14 @@ OWN = behaviour(
     "restapi/resource/BackendPermitsResource.java:31-35",
     "mapper/PermitMapper.java:20-27",
 )
+EVERYONE = behaviour(
+    "SSO-08",
+    "A user's permissions have those of the group Everyone too, of which some are an "
+    "administrator's.",
+    "dbscripts/data/00600_insert_permissions.sql:21",
+    "dbscripts/data/00700_insert_roles_groups.sql:453",
+    "common/businessentities/ActionGroup.java:165",
+)
 READ_ONLY = behaviour(
     "SSO-07",
     "The role ReadOnlyAdmin permits the login only: each change is 403, with a "
@@ -173,6 +181,7 @@ SUPER_USER, READ_ONLY_ADMIN = "SuperUser", "ReadOnlyAdmin"
 _PERMITS = {
     SUPER_USER: (("1300", "login", False), ("401", "edit_cluster_configuration", True)),
     READ_ONLY_ADMIN: (("1300", "login", False),),
+    "CpuProfileOperator": (("1668", "assign_cpu_profile", True),),
 }
 _ROLES = {new_id(f"role {name}"): name for name in _PERMITS}
 _ADMIN = "admin@ovirt@internalsso"
@@ -208,6 +217,14 @@ def list_permissions(call: Call) -> Answer:
     )
     where = f"/users/{user}/permissions/{shown.id}"
     visible = [with_href(shown, where)] if call.world.does(OWN) else []
+    if call.world.does(EVERYONE):
+        group = "eee00000-0000-0000-0000-123456789eee"
+        everyones = types.Permission(
+            id=new_id("permission Everyone"),
+            role=reference(types.Role, "roles", new_id("role CpuProfileOperator")),
+            group=reference(types.Group, "groups", group),
+        )
+        visible.append(with_href(everyones, f"/permissions/{everyones.id}"))
     return listed("permissions", visible)
 
 

@@ -277,9 +277,16 @@ def permits(engine: Engine) -> dict[str, bool]:
 
 @pytest.mark.engine_does("SSO-06")
 def test_a_user_sees_what_the_user_may_do(engine: Engine) -> None:
-    assert permits(engine) == {"login": False, "edit_cluster_configuration": True}
+    everyones = {"assign_cpu_profile": True}
+    edits = {"edit_cluster_configuration": True}
+    assert permits(engine) == {"login": False, **edits, **everyones}
     engine.world.roles["admin@ovirt@internalsso"] = "ReadOnlyAdmin"
-    assert permits(engine) == {"login": False}
+    assert permits(engine) == {"login": False, **everyones}
+
+
+@pytest.mark.engine_does("SSO-08")
+def test_everyone_may_something_as_an_administrator(engine: Engine) -> None:
+    assert permits(engine).get("assign_cpu_profile")
 
 
 @pytest.mark.engine_does("SSO-07")
