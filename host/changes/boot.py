@@ -28,7 +28,7 @@ from ovirt_rdma.host.changes.kinds.kind import (
     present_name,
 )
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of, kind_of_act
-from ovirt_rdma.host.changes.kinds.virtual_function import VfNumber
+from ovirt_rdma.host.changes.kinds.virtual_function import VfDrivers, VfNumber
 from ovirt_rdma.host.collect.collector import HostReader
 from ovirt_rdma.host.collect.netdevs import port_of
 from ovirt_rdma.host.collect.rdma import RDMA_CLASS, read_rdma_devices
@@ -59,8 +59,9 @@ def boot_settings(ledger: Ledger) -> tuple[AtomicChange, ...]:
                 continue
             place = entry.place or Place()
             key = _property(kind, place)
-            if change.before == change.after and key not in settings:
-                continue  # not set by us: only an undo needs it
+            as_it_was = isinstance(kind, VfDrivers) and change.before == change.after
+            if as_it_was and key not in settings:
+                continue  # for the undo only: whoever made the VF binds its driver
             settings.pop(key, None)  # so that it comes last
             settings[key] = replace(
                 entry,

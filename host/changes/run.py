@@ -509,7 +509,11 @@ class HostRun:
         undone.
         """
         with delayed_signals(end_after=True):
-            self.effects.restore_meanwhile()
+            try:
+                self.effects.restore_meanwhile()
+            except EffectFailed as failed:
+                # It is tried again before the next change that needs it.
+                self.listener.note(f"warning: {failed}")
             writer = JournalWriter(self.journal, self.listener)
             run, awaiting = writer.ledger.interrupted, writer.ledger.awaiting
             if run:

@@ -83,9 +83,15 @@ def _set_meanwhile(host: Host, path: str, value: str) -> Iterator[None]:
     earlier = host.tree.text(path)
     if earlier is not None:
         record = f"{path}\n{'' if earlier == _NONE else earlier}"
-        write_atomically(host.path(VF_MEANWHILE), record.encode(), 0o600)
-        _write(host, path, value)
+        try:
+            write_atomically(host.path(VF_MEANWHILE), record.encode(), 0o600)
+        except OSError as e:
+            raise EffectFailed(
+                "file-not-written", f"{VF_MEANWHILE} cannot be written: {e.strerror}"
+            ) from None
     try:
+        if earlier is not None:
+            _write(host, path, value)
         yield
     finally:
         restore_meanwhile(host)

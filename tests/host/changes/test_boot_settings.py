@@ -8,7 +8,7 @@ import pytest
 from ovirt_rdma.host.changes.boot import boot_settings
 from ovirt_rdma.host.changes.journal import Ledger, Run
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange, Place
-from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, SYSFS, Change
+from ovirt_rdma.host.rules.base import FILE, OFFLOAD, PROFILE, SYSFS, VF, Change
 
 pytestmark = pytest.mark.hypervisor
 
@@ -25,6 +25,11 @@ def held(file, after, place=IB0, lasting=False, name=None):
 def offload(after, place=IB0):
     change = Change(OFFLOAD, place.netdev, "on", after, "tx-tcp-segmentation")
     return AtomicChange("S/x", "live", (change,), place=place, lasting=False)
+
+
+def driver(after, before=None):
+    change = Change(VF, IB0.pci, before or after, after, "drivers")
+    return AtomicChange("S/x", "live", (change,), place=IB0, lasting=False)
 
 
 def settings_of(acts, **parts):
@@ -78,10 +83,18 @@ def test_the_last_value_of_each_property_in_the_order_of_setting():
 
 def test_what_was_so_already_is_none_unless_a_run_has_set_it_before():
     """A VF's driver, which VF-02 binds again, is that of whoever made the VF."""
-    same, other = held("mtu", "2044"), held("mode", "connected")
+    same, other = driver("1=mlx5_core"), held("mode", "connected")
     assert values([same, other]) == [("ib0", "mode", "connected")]
-    set_before = held("mtu", "4092"), other, same
-    assert values(set_before) == [("ib0", "mode", "connected"), ("ib0", "mtu", "2044")]
+    set_before = driver("1=mlx5_core", "1=-"), other, same
+    assert values(set_before) == [
+        ("ib0", "mode", "connected"),
+        ("ib0", IB0.pci, "1=mlx5_core"),
+    ]
+
+
+def test_an_mtu_that_stays_is_one_for_the_kernel_sets_another_with_the_mode():
+    acts = [held("mode", "connected"), held("mtu", "2044")]
+    assert values(acts) == [("ib0", "mode", "connected"), ("ib0", "mtu", "2044")]
 
 
 def test_a_netdev_that_was_renamed_between_is_one():

@@ -41,6 +41,8 @@ HCA = Pci("0000:04:00.0", "0x15b3", "0x1003", "mlx4_core")
 RULE = "version: 1\nhost:\n  interfaces:\n    - match: {link_layer: infiniband}\n"
 POLICIES = {
     "connected": "      transport_mode: connected\n      mtu: 65520\n",
+    # The kernel sets another MTU with the mode.
+    "same MTU": "      transport_mode: connected\n      mtu: 4092\n",
     "datagram": "      transport_mode: datagram\n      mtu: auto\n      tso: off\n",
     "children": "      pkey_children: [0x8001, 0x8002]\n      mtu: 2000\n"
     "      transport_mode: connected\n",

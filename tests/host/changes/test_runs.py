@@ -490,6 +490,19 @@ def test_a_boot_takes_it_back():
     assert there.settings() == before
 
 
+def test_what_a_kill_left_set_and_nobody_can_restore_keeps_off_no_run(monkeypatch):
+    there, journal, before = _awaiting()
+    there.boot, told = "boot-2", Told()
+
+    def restore():
+        raise EffectFailed("sysfs-write-failed", "driver_override cannot be written")
+
+    monkeypatch.setattr(there, "restore_meanwhile", restore)
+    recover(there, journal, there.now(), told)
+    assert there.settings() == before
+    assert "warning: driver_override cannot be written" in told.lines
+
+
 def test_an_open_run_that_cannot_be_noted_keeps_others_from_beginning(there, journal):
     journal.write(Ledger((Run(1, "apply", "at"),)))
     for work in (

@@ -24,6 +24,7 @@ from support.problems import problem
 
 from ovirt_rdma.host.changes import boot
 from ovirt_rdma.host.changes.journal import Journal, Ledger, Run
+from ovirt_rdma.host.changes.kinds import virtual_function
 from ovirt_rdma.host.changes.kinds.kind import AtomicChange
 from ovirt_rdma.host.changes.kinds.registry import HostEffects, kind_of
 from ovirt_rdma.host.facts.model import Facts
@@ -273,6 +274,16 @@ def test_an_administrator_has_turned_the_probe_of_vfs_off(kernel, change, overri
     assert kernel.effects.read(change).value == change.after
     assert (kernel.folder(1) / "driver_override").read_text() == f"{override}\n"
     assert (kernel.pf / "sriov_drivers_autoprobe").read_text() == "0\n"
+
+
+def test_without_room_for_the_record_the_step_fails(kernel, monkeypatch):
+    def full(*words):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(virtual_function, "write_atomically", full)
+    with problem("file-not-written", "No space left"):
+        kernel.effects.do(act(number(2)))
+    assert (kernel.pf / "sriov_drivers_autoprobe").read_text() == "1\n"
 
 
 def test_a_driver_that_does_not_come_back_fails_the_step(kernel):
