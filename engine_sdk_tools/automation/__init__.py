@@ -451,7 +451,7 @@ class RdmaEngine:
         domains = transport.domains_to_verify(engine, names, data_center)
         hosts = engine.hosts_of(center)
         with self._locked(engine, center, take_over, dry_run) as (states, lock):
-            named = {domain.id for domain in domains if names}
+            named = {d.id for d in domains if names and transport.can_be_healed(d)}
             begun = (s for s in states if s.kind == HEAL)
             begun = (s for s in begun if named <= {d.id for d in s.domains})
             interrupted = next((s for s in begun if s.stage in Stage.UNDER_WAY), None)

@@ -328,7 +328,8 @@ def begun(state: ConversionState, step: RunStep) -> ConversionState:
     state = replace(state, doing=step.doing)
     changes: dict[str, Any] = {"stage": step.before} if step.before else {}
     if step.of_domain:
-        if step.before == Stage.LEAVING and state.stage == Stage.CONVERTING:
+        opens = step.call is not None and _ACTIVE in step.until[:1]
+        if opens and (state.stage == Stage.CONVERTING or _stops(state)):
             changes["touched"] = True
         back = step.options is not None and state.stage == Stage.UNDOING
         if back and state.request.rolling:
@@ -454,7 +455,12 @@ def _mounts_step(now: Snapshot, host: HostRecord, done: str) -> RunStep:
     if done == Stage.UNMOUNTED:
         wrong = tuple(f"{export} is still mounted" for export in observed.transports)
     if not wrong:
-        return mark(host, done)
+        wanted = wanted_transports(now.state, host) if done == Stage.DONE else {}
+        unseen = [
+            e for e, one in wanted.items() if one and e not in observed.transports
+        ]
+        why = f"{', '.join(unseen)} is not mounted now" if unseen else ""
+        return mark(host, done, why if host.goal == FORWARD else "")
     if remounted or (not now.state.request.rolling and done == Stage.DONE):
         return fail(host, f"on {host.name} {'; '.join(wrong)}")
     return enter(host)

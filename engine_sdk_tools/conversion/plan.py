@@ -265,7 +265,9 @@ def plan_revert(
     Raises ChecksFailed if a domain in use would go down, and none is yet.
     """
     state = renamed(state, engine)
-    users = {} if users is None or state.stage in Stage.UNDER_WAY else users
+    stages = {domain.stage for domain in state.domains}
+    is_down = state.stage in Stage.UNDER_WAY or stages & {Stage.ENTERING, Stage.LEFT}
+    users = {} if users is None or is_down else users
     here = ordered(engine.hosts_of(state.data_center))
     observations = observe(here, reports, state.domains)
     known = {host.id for host in state.hosts}

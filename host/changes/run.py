@@ -511,9 +511,9 @@ class HostRun:
         with delayed_signals(end_after=True):
             try:
                 self.effects.restore_meanwhile()
-            except EffectFailed as failed:
+            except EffectFailed as error:
                 # It is tried again before the next change that needs it.
-                self.listener.note(f"warning: {failed}")
+                self.listener.note(f"warning: {error}")
             writer = JournalWriter(self.journal, self.listener)
             run, awaiting = writer.ledger.interrupted, writer.ledger.awaiting
             if run:

@@ -441,9 +441,16 @@ class MovePaths(Task):
         if wanted and (broken or now - self._looked_for >= _LINKS_AGAIN_S):
             self._looked_for = now
             for address, found_now in links_to(reader, wanted).items():
-                # Without a link, a route may lead elsewhere: to a gateway.
+                # Without a link, a route may lead elsewhere: to a gateway, or over the
+                # netdev of another path.
                 works = not link(self._tree, found_now, {}, address).problem
-                moved = works and found_now.neighbour is None
+                beside = (a for one in servers if address in one for a in one)
+                taken = found_now.netdev in (
+                    self._known[a].netdev
+                    for a in beside
+                    if a != address and a in self._known
+                )
+                moved = works and found_now.neighbour is None and not taken
                 if moved or self._is_gone(address) or not self._down(address):
                     self._known[address] = found_now
         warm(wanted)

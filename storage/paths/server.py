@@ -372,7 +372,9 @@ class Server:
 
     def to_ask(self, now: float) -> list[str]:
         """Return the addresses to ask for RDMA now."""
-        wanted = []
+        wanted: list[str] = []
+        if not self.mounts:
+            return wanted
         need = self._is_in_need(now)
         homes = {c.home for c in self.connections.values() if self._may_return(c, now)}
         # Each time that one begins to be suspect, all paths are asked: if none answers,

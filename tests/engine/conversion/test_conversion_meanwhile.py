@@ -372,6 +372,46 @@ def test_an_offline_revert_of_a_domain_in_use_is_refused():
     assert [reason.id for reason in caught.value.reasons] == ["domain-in-use"]
 
 
+def test_after_a_row_that_is_refused_on_the_way_back_a_revert_completes():
+    site = site_of()
+    before, perform = everything(site), site.perform
+
+    def killing(call, **more):
+        perform(call, **more)
+        if (call.subject, call.method) == ("data1", "update"):
+            site.die()
+
+    def refusing(call, **more):
+        if (call.subject, call.method) == ("data1", "update"):
+            raise EngineProblem("id", call.doing, "the row is refused", CONFLICT)
+        return perform(call, **more)
+
+    site.perform = killing
+    with pytest.raises(Killed):
+        convert(site, OFFLINE)
+    site.alive()
+    site.perform = refusing
+    assert revert(site).stage == Stage.STOPPED
+    site.perform = perform
+    assert revert(site).stage == Stage.REVERTED
+    assert not changed(site, before)
+
+
+def test_a_revert_is_not_refused_where_a_domain_is_down_already():
+    site = site_of(domains=("data1", "data2"))
+    perform = site.perform
+
+    def refusing(call, **more):
+        if (call.subject, call.method) == ("data1", "activate"):
+            raise EngineProblem("id", call.doing, "no host can mount it", CONFLICT)
+        return perform(call, **more)
+
+    site.perform = refusing
+    assert two_offline(site).stage == Stage.STOPPED
+    users = {"data2": ["vm7"]}
+    plan_revert(site.stored, engine_of(site), reports(site), users)
+
+
 def test_a_domain_that_cannot_be_activated_keeps_no_other_one_down():
     site = site_of(domains=("data1", "data2"))
     perform = site.perform

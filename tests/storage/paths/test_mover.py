@@ -445,6 +445,21 @@ def test_a_path_that_leads_another_way_works_again(
     assert host.address("xprt-0-rdma") == A1
 
 
+def test_without_a_link_the_netdev_of_another_path_is_no_other_way(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+):
+    """What is left of its routes, such as a wider one: nothing would be moved."""
+    monkeypatch.setattr(mover, "_LINKS_AGAIN_S", 5.0)
+    host.run()
+    host.carrier(0, up=False)
+    lead_over(host, "eth1")
+    for _ in range(3):
+        host.run()
+    assert [path.netdev for path in shown(host).paths] == ["eth0", "eth1"]
+    assert not shown(host).problem
+    assert host.address("xprt-0-rdma") == A2
+
+
 def test_a_bond_works_while_one_of_its_slaves_does(host: Host):
     """Of IPoIB; the daemon begins while its first port is down."""
     ours = "80:00:00:48:fe:80:00:00:00:00:00:00:00:02:c9:03:00:fb:12:3{}"
