@@ -58,8 +58,9 @@ def power_cut(host: ChangedHost, timeout: float = 180.0) -> None:
     host.guest.power_on()
     host.guest.wait_ready()
     state = host.guest.run("systemctl is-system-running --wait", timeout=timeout)
-    failed = host.guest.run("systemctl --failed; journalctl -b -p warning")
-    assert state.stdout.strip() == "running", failed
+    units = "systemctl --failed; journalctl -b -p warning; journalctl -b -u 'ovirt-*'"
+    # A text, because pytest would shorten anything else.
+    assert state.stdout.strip() == "running", host.guest.run(units).stdout
 
 
 def planned(host: ChangedHost) -> str:

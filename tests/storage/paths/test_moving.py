@@ -597,12 +597,17 @@ def test_a_lock_that_was_taken_for_a_moment_is_asked_for_again(
     begin = moving._Write.begin
 
     def counted(self: moving._Write) -> None:
-        begun.append(1)
+        # A FIFO without a reader holds a write up, as the lock does.
+        begun.append(os.open(dstaddr, os.O_RDONLY | os.O_NONBLOCK))
+        if len(begun) < 3:
+            os.close(begun[-1])
         begin(self)
 
     monkeypatch.setattr(moving._Write, "begin", counted)
-    move(root, {KEY: Target(A2, None, A1)})
-    assert len(begun) >= 3
+    monkeypatch.setattr(moving, "QUICK_S", 20.0)
+    assert move(root, {KEY: Target(A2, None, A1)}) == {KEY: ""}
+    assert os.read(begun[2], 100).decode() == A2
+    os.close(begun[2])
 
 
 @pytest.mark.parametrize("has_lever", [False, True])
