@@ -157,7 +157,7 @@ def _processors(machine: Machine) -> str:
 def kernel_command_line(hostname: str, more: str) -> str:
     """Return the kernel's arguments; an oops ends the guest, so that it is noticed."""
     # mitigations=off: they only cost time in the lab. norandmaps: emulation translates
-    # a program again for each address that it is at, so starting one took 40 ms, not 13.
+    # a program again for each address that it is at: a start took 40 ms, now 13.
     base = (
         "console=ttyS0 quiet loglevel=5 panic=-1 oops=panic mitigations=off norandmaps"
     )
