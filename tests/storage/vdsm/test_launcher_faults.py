@@ -203,7 +203,7 @@ def test_why_stock_vdsmd_runs_is_kept_for_status(host):
     damage(host)
     for _ in range(2):
         process = host.popen([str(host.launcher)], host.as_started())
-        process.communicate(timeout=300)
+        process.communicate(timeout=60)
         number, program, why = host.started.read_text().split(" ", 2)
         assert (int(number), program) == (process.pid, BY_STOCK)
         assert words in why
@@ -229,7 +229,7 @@ def test_a_start_of_ours_keeps_the_version_that_it_loaded(host):
     host.started.parent.mkdir(parents=True)
     host.started.write_text(f"1 {BY_STOCK} an earlier reason\n")
     process = host.popen([str(host.launcher)], host.as_started())
-    out, _ = process.communicate(timeout=300)
+    out, _ = process.communicate(timeout=60)
     assert json.loads(out)["ran"] == "main"
     expected = f"{process.pid} {BY_LAUNCHER} {__version__}\n"
     assert host.started.read_text() == expected

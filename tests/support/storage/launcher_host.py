@@ -158,7 +158,7 @@ class Host:
         code, standard output and error.
         """
         process = self.popen(command, environment, **keys)
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=60)
         assert processes_of_session(process.pid) == []
         return process.returncode, out, err
 
